@@ -1,0 +1,59 @@
+/*
+ * bits.h - integer arithmetic: rounding, powers of two, runs of set bits.
+ */
+#ifndef HAK_BASE_BITS_H
+#define HAK_BASE_BITS_H
+
+#include "base/compiler.h"
+#include <stdint.h>
+
+HAK_INLINE bool hak_is_pow2(size_t x) {
+    return x != 0 && (x & (x - 1)) == 0;
+}
+
+/* Rounds x up to a multiple of the power of two `align`. The caller has excluded overflow. */
+HAK_INLINE size_t hak_round_up(size_t x, size_t align) {
+    return (x + align - 1) & ~(align - 1);
+}
+
+HAK_INLINE size_t hak_round_down(size_t x, size_t align) {
+    return x & ~(align - 1);
+}
+
+HAK_INLINE bool hak_is_aligned(uintptr_t x, size_t align) {
+    return (x & (align - 1)) == 0;
+}
+
+HAK_INLINE unsigned hak_ctz32(uint32_t x) {
+    return (unsigned)__builtin_ctz(x);
+}
+
+HAK_INLINE unsigned hak_ctz64(uint64_t x) {
+    return (unsigned)__builtin_ctzll(x);
+}
+
+HAK_INLINE unsigned hak_popcount32(uint32_t x) {
+    return (unsigned)__builtin_popcount(x);
+}
+
+/* Floor of the base-two logarithm; x is not 0. */
+HAK_INLINE unsigned hak_log2(size_t x) {
+    return 63u - (unsigned)__builtin_clzll(x);
+}
+
+/* The lowest `count` bits set; count is 1 to 32. */
+HAK_INLINE uint32_t hak_mask32(unsigned count) {
+    return count == 32 ? UINT32_MAX : ((uint32_t)1 << count) - 1;
+}
+
+/* Bit i of the result is set when bits i .. i+count-1 of mask are all set; count is at least 1. */
+HAK_INLINE uint32_t hak_runs_of(uint32_t mask, unsigned count) {
+    for (unsigned have = 1; have < count && mask != 0;) {
+        unsigned step = have < count - have ? have : count - have;
+        mask &= mask >> step;
+        have += step;
+    }
+    return mask;
+}
+
+#endif

@@ -1,0 +1,26 @@
+/*
+ * compiler.h - what the code asks of the compiler, under one name each.
+ */
+#ifndef HAK_BASE_COMPILER_H
+#define HAK_BASE_COMPILER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define HAK_API      __attribute__((visibility("default")))
+#define HAK_NOINLINE __attribute__((noinline))
+#define HAK_COLD     __attribute__((noinline, cold))
+#define HAK_INLINE   static inline
+/* For the allocation and free gates alone: they are two calls' whole bodies and gcc must not outline them. */
+#define HAK_ALWAYS_INLINE static inline __attribute__((always_inline))
+#define HAK_NORETURN      __attribute__((noreturn))
+#define HAK_TLS           __thread __attribute__((tls_model("initial-exec")))
+#define HAK_LINE_ALIGNED  __attribute__((aligned(64)))
+#define HAK_PRINTF(f, a)  __attribute__((format(printf, f, a)))
+
+#define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define HAK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif
