@@ -1,0 +1,66 @@
+/*
+ * fatal.c - see fatal.h. Composes in a stack buffer, writes with one write(2), aborts.
+ */
+#include "os/fatal.h"
+#include "base/assert.h"
+#include "base/text.h"
+#include "os/os.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX 256u
+
+static const char *const fault_texts[] = {
+    [HAK_FAULT_DOUBLE_FREE] = "double free of",
+    [HAK_FAULT_INVALID_POINTER] = "invalid pointer",
+    [HAK_FAULT_NOT_OURS] = "pointer not from this heap",
+    [HAK_FAULT_HEADER_DAMAGED] = "header damaged at",
+    [HAK_FAULT_USE_OF_FREED] = "use of freed block",
+};
+
+HAK_NORETURN static void write_and_abort(struct text *line) {
+    /* The last character is kept for the newline, so that a cut line ends too. */
+    line->capacity_bytes = LINE_BYTES_MAX;
+    hak_text_char(line, '\n');
+    hak_os_write(STDERR_FILENO, line->start, line->used_bytes);
+    abort();
+}
+
+HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,
+                                size_t block_bytes) {
+    char buffer[LINE_BYTES_MAX];
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    hak_text_string(&line, "hakmem: ");
+    hak_text_string(&line, function);
+    hak_text_string(&line, "(): ");
+    hak_text_string(&line, fault_texts[fault]);
+    hak_text_char(&line, ' ');
+    hak_text_hex(&line, (uintptr_t)pointer);
+    if (block_bytes != 0) {
+        hak_text_string(&line, ", ");
+        hak_text_decimal(&line, block_bytes);
+        hak_text_string(&line, "-byte block");
+    }
+    write_and_abort(&line);
+}
+
+HAK_COLD void hak_fatal_text(const char *text) {
+    char buffer[LINE_BYTES_MAX];
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    hak_text_string(&line, "hakmem: ");
+    hak_text_string(&line, text);
+    write_and_abort(&line);
+}
+
+HAK_COLD void hak_assert_failed(const char *text, const char *file, int line_number) {
+    char buffer[LINE_BYTES_MAX];
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    hak_text_string(&line, "hakmem: assertion failed: ");
+    hak_text_string(&line, text);
+    hak_text_string(&line, " (");
+    hak_text_string(&line, file);
+    hak_text_char(&line, ':');
+    hak_text_decimal(&line, (uint64_t)line_number);
+    hak_text_char(&line, ')');
+    write_and_abort(&line);
+}

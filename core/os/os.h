@@ -1,0 +1,92 @@
+/*
+ * os.h - the contract with the kernel. os_linux.c is the only file of hakmem that makes system calls.
+ *
+ * Every `int` function returns 0 or an errno value and leaves errno itself alone. Addresses and sizes are
+ * multiples of the OS page. No lock of hakmem may be held by the caller of a function marked "slow".
+ * All functions may be called from any thread at any time, before the constructors too.
+ */
+#ifndef HAK_OS_OS_H
+#define HAK_OS_OS_H
+
+#include "base/compiler.h"
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* What hakmem asked of the kernel so far. Relaxed counters: read them for statistics and tests only. */
+struct hak_os_counters {
+    _Atomic uint64_t map_calls;
+    _Atomic uint64_t unmap_calls;
+    _Atomic uint64_t purge_calls;
+    _Atomic uint64_t remap_calls;
+    _Atomic uint64_t protect_calls;
+    _Atomic uint64_t mapped_bytes; /* address space that hakmem holds now, reserved ranges counted in */
+};
+extern struct hak_os_counters hak_os_counters;
+
+/* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. */
+size_t hak_os_page_bytes(void);
+
+/* Rounds up to whole OS pages; the caller has excluded overflow. */
+size_t hak_os_page_round(size_t bytes);
+
+/* Slow. Maps zeroed, readable and writable private memory at `hint` if that range is free, else anywhere. */
+int hak_os_map(void *hint, size_t bytes, void **out);
+
+/* Slow. The same, at a multiple of `align`, a power of two of at least an OS page. */
+int hak_os_map_aligned(void *hint, size_t bytes, size_t align, void **out);
+
+/* Slow. Reserves address space at a multiple of `align`: no access, no memory, no commit charge. */
+int hak_os_reserve_aligned(size_t bytes, size_t align, void **out);
+
+/* Slow. Gives the range back: its address may be somebody else's at once. Part of a mapping is allowed. */
+int hak_os_unmap(void *address, size_t bytes);
+
+/* Slow. Access rights of a whole range: everything, nothing, or reading alone. */
+int hak_os_allow(void *address, size_t bytes);
+int hak_os_forbid(void *address, size_t bytes);
+int hak_os_freeze(void *address, size_t bytes);
+
+/*
+ * Slow. Gives the memory beneath the range back; the range stays usable. After 0 the range reads as zeros;
+ * after an error (locked pages, for one) its contents are as they were.
+ */
+int hak_os_purge(void *address, size_t bytes);
+
+/* Slow. Asks for huge pages beneath the range (true) or for none (false). Advice: failure changes nothing. */
+int hak_os_advise_huge(void *address, size_t bytes, bool wanted);
+
+/* Slow. Populates the pages of the range for writing. EINVAL where the kernel (before 5.14) has no such call. */
+int hak_os_populate(void *address, size_t bytes);
+
+/*
+ * Slow. Moves the pages of one mapping to `target`, which the caller has reserved (at least new_bytes of it; what
+ * stood there is replaced), and makes it new_bytes long. The old range is unmapped. On failure both stay.
+ */
+int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes);
+
+/* Slow. Makes a mapping longer or shorter without moving it; ENOMEM when the room behind it is taken. */
+int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes);
+
+/*
+ * Slow. Moves the pages of part of a mapping to a new mapping of the kernel's choice (page aligned only); the old
+ * range stays mapped and reads as zeros. EINVAL where the kernel (before 5.7) cannot.
+ */
+int hak_os_detach(void *address, size_t bytes, void **out);
+
+/* Counts the bytes of the range that are resident (mincore). */
+int hak_os_resident(void *address, size_t bytes, size_t *out_bytes);
+
+/* Milliseconds of a coarse monotonic clock; no system call (vDSO). */
+uint64_t hak_os_now_ms(void);
+
+/* Writes all of it to the descriptor, retrying on EINTR; errors are swallowed: there is nobody to tell. */
+void hak_os_write(int fd, const char *text, size_t bytes);
+
+/* Sleeps while *word == expected; may wake without cause. */
+void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
+void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count);
+
+/* True when the program runs with privileges its user does not have (AT_SECURE). */
+bool hak_os_is_secure(void);
+
+#endif

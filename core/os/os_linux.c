@@ -1,0 +1,282 @@
+/*
+ * os_linux.c - the one file that makes system calls (Linux, any libc).
+ *
+ * Called by every floor above; calls libc's thin wrappers alone, none of which allocates. errno is saved and
+ * restored, so that no caller has to think of it. Keeps the account of mapped bytes. No locks.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "os/os.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define PROT_RW  (PROT_READ | PROT_WRITE)
+#define MAP_ANON_PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
+#define DEFAULT_PAGE_BYTES 4096u
+
+struct hak_os_counters hak_os_counters;
+
+static void count_call(_Atomic uint64_t *counter) {
+    (void)hak_atomic_add_relaxed(counter, 1); /* relaxed: a statistic, orders nothing */
+}
+
+static void account_mapped(int64_t bytes) {
+    /* relaxed: a statistic, orders nothing */
+    (void)hak_atomic_add_relaxed(&hak_os_counters.mapped_bytes, (uint64_t)bytes);
+}
+
+/* Turns a libc result into the contract's: the errno value, with errno put back as it was. */
+static int errno_result(bool failed, int saved_errno) {
+    int error = failed ? errno : 0;
+    errno = saved_errno;
+    return error;
+}
+
+size_t hak_os_page_bytes(void) {
+    static _Atomic size_t cached;
+    size_t bytes = hak_atomic_load_relaxed(&cached); /* relaxed: every thread computes the same value */
+    if (HAK_UNLIKELY(bytes == 0)) {
+        int saved = errno;
+        bytes = getauxval(AT_PAGESZ);
+        errno = saved;
+        if (bytes == 0) {
+            bytes = DEFAULT_PAGE_BYTES;
+        }
+        hak_atomic_store_relaxed(&cached, bytes); /* relaxed: every thread stores the same value */
+    }
+    return bytes;
+}
+
+size_t hak_os_page_round(size_t bytes) {
+    return hak_round_up(bytes, hak_os_page_bytes());
+}
+
+static int map_pages(void *hint, size_t bytes, int protection, void **out) {
+    int saved = errno;
+    int flags = MAP_ANON_PRIVATE | (protection == PROT_NONE ? MAP_NORESERVE : 0);
+    void *address = mmap(hint, bytes, protection, flags, -1, 0);
+    int error = errno_result(address == MAP_FAILED, saved);
+    count_call(&hak_os_counters.map_calls);
+    if (error == 0) {
+        account_mapped((int64_t)bytes);
+        *out = address;
+    }
+    return error;
+}
+
+int hak_os_map(void *hint, size_t bytes, void **out) {
+    return map_pages(hint, bytes, PROT_RW, out);
+}
+
+/* Maps with room to spare and gives back what stands before and behind the aligned part. */
+static int map_and_trim(size_t bytes, size_t align, int protection, void **out) {
+    size_t padded_bytes;
+    void *address;
+    if (__builtin_add_overflow(bytes, align - hak_os_page_bytes(), &padded_bytes)) {
+        return ENOMEM;
+    }
+    int error = map_pages(NULL, padded_bytes, protection, &address);
+    if (error != 0) {
+        return error;
+    }
+    uintptr_t start = (uintptr_t)address;
+    uintptr_t aligned = hak_round_up(start, align);
+    size_t lead_bytes = aligned - start;
+    size_t tail_bytes = padded_bytes - lead_bytes - bytes;
+    /* A trim that fails (map count exhausted) leaves unused address space mapped and accounted: harmless. */
+    if (lead_bytes != 0) {
+        (void)hak_os_unmap(address, lead_bytes);
+    }
+    if (tail_bytes != 0) {
+        (void)hak_os_unmap((void *)(aligned + bytes), tail_bytes);
+    }
+    *out = (void *)aligned;
+    return 0;
+}
+
+static int map_aligned(void *hint, size_t bytes, size_t align, int protection, void **out) {
+    void *address;
+    int error = map_pages(hint, bytes, protection, &address);
+    if (error != 0) {
+        return error;
+    }
+    if (hak_is_aligned((uintptr_t)address, align)) {
+        *out = address;
+        return 0;
+    }
+    (void)hak_os_unmap(address, bytes);
+    return map_and_trim(bytes, align, protection, out);
+}
+
+int hak_os_map_aligned(void *hint, size_t bytes, size_t align, void **out) {
+    return map_aligned(hint, bytes, align, PROT_RW, out);
+}
+
+int hak_os_reserve_aligned(size_t bytes, size_t align, void **out) {
+    return map_aligned(NULL, bytes, align, PROT_NONE, out);
+}
+
+int hak_os_unmap(void *address, size_t bytes) {
+    int saved = errno;
+    int error = errno_result(munmap(address, bytes) != 0, saved);
+    count_call(&hak_os_counters.unmap_calls);
+    if (error == 0) {
+        account_mapped(-(int64_t)bytes);
+    }
+    return error;
+}
+
+static int protect(void *address, size_t bytes, int protection) {
+    int saved = errno;
+    count_call(&hak_os_counters.protect_calls);
+    return errno_result(mprotect(address, bytes, protection) != 0, saved);
+}
+
+int hak_os_allow(void *address, size_t bytes) {
+    return protect(address, bytes, PROT_RW);
+}
+
+int hak_os_forbid(void *address, size_t bytes) {
+    return protect(address, bytes, PROT_NONE);
+}
+
+int hak_os_freeze(void *address, size_t bytes) {
+    return protect(address, bytes, PROT_READ);
+}
+
+static int advise(void *address, size_t bytes, int advice) {
+    int saved = errno;
+    return errno_result(madvise(address, bytes, advice) != 0, saved);
+}
+
+int hak_os_purge(void *address, size_t bytes) {
+    count_call(&hak_os_counters.purge_calls);
+    return advise(address, bytes, MADV_DONTNEED);
+}
+
+int hak_os_advise_huge(void *address, size_t bytes, bool wanted) {
+    return advise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+int hak_os_populate(void *address, size_t bytes) {
+    return advise(address, bytes, MADV_POPULATE_WRITE);
+}
+
+static int remap(void *address, size_t old_bytes, size_t new_bytes, int flags, void *target, void **out) {
+    int saved = errno;
+    void *moved = mremap(address, old_bytes, new_bytes, flags, target);
+    int error = errno_result(moved == MAP_FAILED, saved);
+    count_call(&hak_os_counters.remap_calls);
+    if (error == 0) {
+        *out = moved;
+    }
+    return error;
+}
+
+int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
+    void *moved;
+    int error = remap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target, &moved);
+    if (error == 0) {
+        account_mapped(-(int64_t)old_bytes); /* the target was accounted for when it was reserved */
+    }
+    return error;
+}
+
+int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes) {
+    void *same;
+    int error = remap(address, old_bytes, new_bytes, 0, NULL, &same);
+    if (error == 0) {
+        account_mapped((int64_t)new_bytes - (int64_t)old_bytes);
+    }
+    return error;
+}
+
+int hak_os_detach(void *address, size_t bytes, void **out) {
+    int error = remap(address, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL, out);
+    if (error == 0) {
+        account_mapped((int64_t)bytes);
+    }
+    return error;
+}
+
+int hak_os_resident(void *address, size_t bytes, size_t *out_bytes) {
+    unsigned char pages[256];
+    size_t page_bytes = hak_os_page_bytes();
+    size_t resident_bytes = 0;
+    int saved = errno;
+    for (size_t offset = 0; offset < bytes;) {
+        size_t step = bytes - offset;
+        if (step > sizeof pages * page_bytes) {
+            step = sizeof pages * page_bytes;
+        }
+        if (mincore((char *)address + offset, step, pages) != 0) {
+            return errno_result(true, saved);
+        }
+        for (size_t i = 0; i < (step + page_bytes - 1) / page_bytes; i++) {
+            resident_bytes += (pages[i] & 1) ? page_bytes : 0;
+        }
+        offset += step;
+    }
+    *out_bytes = resident_bytes;
+    return 0;
+}
+
+uint64_t hak_os_now_ms(void) {
+    struct timespec now;
+    int saved = errno;
+    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0) {
+        errno = saved;
+        return 0;
+    }
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+void hak_os_write(int fd, const char *text, size_t bytes) {
+    int saved = errno;
+    while (bytes != 0) {
+        ssize_t written = write(fd, text, bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            break;
+        }
+        text += written;
+        bytes -= (size_t)written;
+    }
+    errno = saved;
+}
+
+void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+    errno = saved;
+}
+
+void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
+    int saved = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    errno = saved;
+}
+
+bool hak_os_is_secure(void) {
+    int saved = errno;
+    bool is_secure = getauxval(AT_SECURE) != 0;
+    errno = saved;
+    return is_secure;
+}
