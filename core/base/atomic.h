@@ -2,7 +2,8 @@
  * atomic.h - every atomic access of hakmem, by wrappers that name their order.
  *
  * There is no default order and no seq_cst here. At each call a comment beside it says, for an acquire or a
- * release, which function it pairs with ("pairs with ... in f()"), and for a relaxed access why that is enough
+ * release, which function it pairs with ("pairs with ... in f()"), and for a relaxed access why that is
+ * enough
  * ("relaxed: ..."); the test run checks that the comment is there.
  */
 #ifndef HAK_BASE_ATOMIC_H
@@ -10,23 +11,23 @@
 
 #include <stdatomic.h>
 
-#define hak_atomic_load_relaxed(p)            atomic_load_explicit((p), memory_order_relaxed)
-#define hak_atomic_load_acquire(p)            atomic_load_explicit((p), memory_order_acquire)
-#define hak_atomic_store_relaxed(p, v)        atomic_store_explicit((p), (v), memory_order_relaxed)
-#define hak_atomic_store_release(p, v)        atomic_store_explicit((p), (v), memory_order_release)
-#define hak_atomic_add_relaxed(p, v)          atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
-#define hak_atomic_add_acq_rel(p, v)          atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
-#define hak_atomic_sub_relaxed(p, v)          atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
-#define hak_atomic_exchange_acquire(p, v)     atomic_exchange_explicit((p), (v), memory_order_acquire)
-#define hak_atomic_exchange_release(p, v)     atomic_exchange_explicit((p), (v), memory_order_release)
-#define hak_atomic_exchange_acq_rel(p, v)     atomic_exchange_explicit((p), (v), memory_order_acq_rel)
-#define hak_atomic_exchange_relaxed(p, v)     atomic_exchange_explicit((p), (v), memory_order_relaxed)
+#define hak_atomic_load_relaxed(p)        atomic_load_explicit((p), memory_order_relaxed)
+#define hak_atomic_load_acquire(p)        atomic_load_explicit((p), memory_order_acquire)
+#define hak_atomic_store_relaxed(p, v)    atomic_store_explicit((p), (v), memory_order_relaxed)
+#define hak_atomic_store_release(p, v)    atomic_store_explicit((p), (v), memory_order_release)
+#define hak_atomic_add_relaxed(p, v)      atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
+#define hak_atomic_add_acq_rel(p, v)      atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
+#define hak_atomic_sub_relaxed(p, v)      atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
+#define hak_atomic_exchange_acquire(p, v) atomic_exchange_explicit((p), (v), memory_order_acquire)
+#define hak_atomic_exchange_release(p, v) atomic_exchange_explicit((p), (v), memory_order_release)
+#define hak_atomic_exchange_acq_rel(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
+#define hak_atomic_exchange_relaxed(p, v) atomic_exchange_explicit((p), (v), memory_order_relaxed)
 /* *expected is updated with the value found when the swap does not happen. */
-#define hak_atomic_cas_acquire(p, expected, v)                                                                \
+#define hak_atomic_cas_acquire(p, expected, v)                                                               \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acquire, memory_order_relaxed)
-#define hak_atomic_cas_relaxed(p, expected, v)                                                                \
+#define hak_atomic_cas_relaxed(p, expected, v)                                                               \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed, memory_order_relaxed)
-#define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                           \
+#define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                          \
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire)
 
 #endif

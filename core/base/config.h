@@ -2,8 +2,8 @@
  * config.h - the constants that every floor agrees on.
  *
  * What a newcomer needs to read the rest: block (what the caller gets), class (a block size), unit (64 KiB),
- * slab (one to eight units of blocks of one class), SuperSlab (2 MiB, 32 units), header (one byte a block, out
- * of band), OS page (what the kernel maps; its size is read at run time, so it is not in this file).
+ * slab (one to eight units of blocks of one class), SuperSlab (2 MiB, 32 units), header (one byte a block,
+ * out of band), OS page (what the kernel maps; its size is read at run time, so it is not in this file).
  */
 #ifndef HAK_BASE_CONFIG_H
 #define HAK_BASE_CONFIG_H
@@ -32,12 +32,12 @@
 
 #define HAK_ALIGN_BYTES 16u /* every block, whatever its size */
 
-#define HAK_UNIT_SHIFT           16u
-#define HAK_UNIT_BYTES           ((size_t)1 << HAK_UNIT_SHIFT)
-#define HAK_SUPERSLAB_SHIFT      21u
-#define HAK_SUPERSLAB_BYTES      ((size_t)1 << HAK_SUPERSLAB_SHIFT)
-#define HAK_UNITS_PER_SUPERSLAB  32u
-#define HAK_SLAB_UNITS_MAX       8u
+#define HAK_UNIT_SHIFT          16u
+#define HAK_UNIT_BYTES          ((size_t)1 << HAK_UNIT_SHIFT)
+#define HAK_SUPERSLAB_SHIFT     21u
+#define HAK_SUPERSLAB_BYTES     ((size_t)1 << HAK_SUPERSLAB_SHIFT)
+#define HAK_UNITS_PER_SUPERSLAB 32u
+#define HAK_SLAB_UNITS_MAX      8u
 
 #define HAK_CLASS_COUNT     40u
 #define HAK_TINY_MAX_BYTES  1024u
@@ -57,7 +57,8 @@
 #define HAK_BLOCK_BYTES_MAX ((size_t)PTRDIFF_MAX)
 
 /*
- * Header values. LIVE is HAK_HEADER_LIVE + class. Who may change which into which: core/README.md, "the lease".
+ * Header values. LIVE is HAK_HEADER_LIVE + class. Who may change which into which: core/README.md, "the
+ * lease".
  */
 #define HAK_HEADER_NEVER       0x00u /* the block was never handed out since its slab was set up */
 #define HAK_HEADER_FREE        0x01u /* in the slab, nobody's */

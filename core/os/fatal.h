@@ -17,8 +17,8 @@ enum hak_fault {
 };
 
 /*
- * Writes `hakmem: FUNCTION(): FAULT 0xPOINTER, N-byte block` (the last part only when block_bytes is not 0) and
- * aborts. `function` is the libc function that the program called, as in "free".
+ * Writes `hakmem: FUNCTION(): FAULT 0xPOINTER, N-byte block` (the last part only when block_bytes is not 0)
+ * and aborts. `function` is the libc function that the program called, as in "free".
  */
 HAK_NORETURN void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,
                                     size_t block_bytes);

@@ -1,12 +1,13 @@
 /*
  * lock.h - the one lock of hakmem: a futex mutex with a rank.
  *
- * Held for some hundred nanoseconds, never across a system call that maps, unmaps or purges. A thread takes locks
- * in rising rank only (asserted in debug). A waiter spins a little, then sleeps, so a preempted holder costs
- * nobody a time slice of spinning. Algorithm: three-state mutex, U. Drepper, "Futexes are tricky" (2011), mutex2.
+ * Held for some hundred nanoseconds, never across a system call that maps, unmaps or purges. A thread takes
+ * locks in rising rank only (asserted in debug). A waiter spins a little, then sleeps, so a preempted holder
+ * costs nobody a time slice of spinning. Algorithm: three-state mutex, U. Drepper, "Futexes are tricky"
+ * (2011), mutex2.
  *
- * fork: the forking thread takes every lock in rank order (hak_lock_fork_begin afterwards) and then passes through
- * all of them, so that other libraries' atfork handlers may allocate, in whichever order they run.
+ * fork: the forking thread takes every lock in rank order (hak_lock_fork_begin afterwards) and then passes
+ * through all of them, so that other libraries' atfork handlers may allocate, in whichever order they run.
  */
 #ifndef HAK_OS_LOCK_H
 #define HAK_OS_LOCK_H
@@ -18,12 +19,12 @@
 /* Low ranks are taken first. One thread holds at most one lock of a rank. */
 enum hak_lock_rank {
     HAK_RANK_NONE,
-    HAK_RANK_PROCESS,     /* start-up, child rebuild, trim */
-    HAK_RANK_HEAPS,       /* table of heaps; the shared fallback heap */
-    HAK_RANK_SLAB_LIST,   /* a class's orphans; a heap's slabs with remote frees */
-    HAK_RANK_LARGE,       /* page runs and mapped blocks */
-    HAK_RANK_SUPERSLAB,   /* SuperSlab unit masks, tiers, LRU */
-    HAK_RANK_META,        /* metadata arenas and registry leaves */
+    HAK_RANK_PROCESS,   /* start-up, child rebuild, trim */
+    HAK_RANK_HEAPS,     /* table of heaps; the shared fallback heap */
+    HAK_RANK_SLAB_LIST, /* a class's orphans; a heap's slabs with remote frees */
+    HAK_RANK_LARGE,     /* page runs and mapped blocks */
+    HAK_RANK_SUPERSLAB, /* SuperSlab unit masks, tiers, LRU */
+    HAK_RANK_META,      /* metadata arenas and registry leaves */
     HAK_RANK_COUNT,
 };
 
@@ -32,10 +33,8 @@ struct hak_lock {
     uint32_t rank;          /* const: enum hak_lock_rank */
 };
 
-#define HAK_LOCK_INIT(r)                                                                                      \
-    {                                                                                                         \
-        .state = 0, .rank = (r)                                                                               \
-    }
+#define HAK_LOCK_INIT(r)                                                                                     \
+    { .state = 0, .rank = (r) }
 
 void hak_lock_acquire(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);

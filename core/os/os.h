@@ -55,12 +55,14 @@ int hak_os_purge(void *address, size_t bytes);
 /* Slow. Asks for huge pages beneath the range (true) or for none (false). Advice: failure changes nothing. */
 int hak_os_advise_huge(void *address, size_t bytes, bool wanted);
 
-/* Slow. Populates the pages of the range for writing. EINVAL where the kernel (before 5.14) has no such call. */
+/* Slow. Populates the pages of the range for writing. EINVAL where the kernel (before 5.14) has no such call.
+ */
 int hak_os_populate(void *address, size_t bytes);
 
 /*
- * Slow. Moves the pages of one mapping to `target`, which the caller has reserved (at least new_bytes of it; what
- * stood there is replaced), and makes it new_bytes long. The old range is unmapped. On failure both stay.
+ * Slow. Moves the pages of one mapping to `target`, which the caller has reserved (at least new_bytes of it;
+ * what stood there is replaced), and makes it new_bytes long. The old range is unmapped. On failure both
+ * stay.
  */
 int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes);
 
@@ -68,8 +70,8 @@ int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes)
 int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes);
 
 /*
- * Slow. Moves the pages of part of a mapping to a new mapping of the kernel's choice (page aligned only); the old
- * range stays mapped and reads as zeros. EINVAL where the kernel (before 5.7) cannot.
+ * Slow. Moves the pages of part of a mapping to a new mapping of the kernel's choice (page aligned only); the
+ * old range stays mapped and reads as zeros. EINVAL where the kernel (before 5.7) cannot.
  */
 int hak_os_detach(void *address, size_t bytes, void **out);
 

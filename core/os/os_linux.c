@@ -7,9 +7,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "os/os.h"
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "os/os.h"
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/auxv.h>
@@ -25,8 +25,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define PROT_RW  (PROT_READ | PROT_WRITE)
-#define MAP_ANON_PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
+#define PROT_RW            (PROT_READ | PROT_WRITE)
+#define MAP_ANON_PRIVATE   (MAP_PRIVATE | MAP_ANONYMOUS)
 #define DEFAULT_PAGE_BYTES 4096u
 
 struct hak_os_counters hak_os_counters;

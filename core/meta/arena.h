@@ -1,0 +1,29 @@
+/*
+ * arena.h - memory for hakmem's own records: header maps, SuperSlab records, heaps, caches, descriptors.
+ *
+ * Lives in mappings of its own with an inaccessible OS page on either side, never next to a block. Given out
+ * in whole cache lines; what is freed is kept for reuse by size, never unmapped, so that a stale look-up
+ * reads something harmless. Any thread; one lock of rank META inside, not held across system calls.
+ */
+#ifndef HAK_META_ARENA_H
+#define HAK_META_ARENA_H
+
+#include "base/compiler.h"
+#include "os/lock.h"
+
+#define HAK_META_BYTES_MAX ((size_t)64 * 1024)
+
+/* Returns `bytes` (1 to HAK_META_BYTES_MAX) zeroed bytes, aligned to a cache line, or NULL when out of
+ * memory. */
+void *hak_meta_alloc(size_t bytes);
+
+/* Takes back what hak_meta_alloc(bytes) returned. */
+void hak_meta_free(void *memory, size_t bytes);
+
+/* Mapped bytes of all arenas, guard pages counted in. */
+size_t hak_meta_mapped_bytes(void);
+
+/* For fork: the lock of this file. */
+extern struct hak_lock hak_meta_lock;
+
+#endif

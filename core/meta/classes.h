@@ -1,0 +1,78 @@
+/*
+ * classes.h - the size classes: which block sizes there are, and how many units a slab of each has.
+ *
+ * 16-byte steps to 128 bytes, then four classes per doubling: tiny to 1 KiB, mid to 32 KiB. Worst internal
+ * waste is 20 % (just above a power of two), 10 % on average. Span lengths keep what is left at a slab's end
+ * below 2.5 % of it. A class whose size is a power of two has its blocks aligned to that size, because slabs
+ * start at multiples of 64 KiB and blocks at the slab's start.
+ */
+#ifndef HAK_META_CLASSES_H
+#define HAK_META_CLASSES_H
+
+#include "base/bits.h"
+#include "base/config.h"
+
+/* X(class index, size of the class below, block size, units in a slab) */
+#define HAK_CLASS_TABLE(X)                                                                                   \
+    X(0, 0, 16, 1)                                                                                           \
+    X(1, 16, 32, 1)                                                                                          \
+    X(2, 32, 48, 1)                                                                                          \
+    X(3, 48, 64, 1)                                                                                          \
+    X(4, 64, 80, 1)                                                                                          \
+    X(5, 80, 96, 1)                                                                                          \
+    X(6, 96, 112, 1)                                                                                         \
+    X(7, 112, 128, 1)                                                                                        \
+    X(8, 128, 160, 1)                                                                                        \
+    X(9, 160, 192, 1)                                                                                        \
+    X(10, 192, 224, 1)                                                                                       \
+    X(11, 224, 256, 1)                                                                                       \
+    X(12, 256, 320, 1)                                                                                       \
+    X(13, 320, 384, 1)                                                                                       \
+    X(14, 384, 448, 1)                                                                                       \
+    X(15, 448, 512, 1)                                                                                       \
+    X(16, 512, 640, 1)                                                                                       \
+    X(17, 640, 768, 1)                                                                                       \
+    X(18, 768, 896, 1)                                                                                       \
+    X(19, 896, 1024, 1)                                                                                      \
+    X(20, 1024, 1280, 1)                                                                                     \
+    X(21, 1280, 1536, 1)                                                                                     \
+    X(22, 1536, 1792, 1)                                                                                     \
+    X(23, 1792, 2048, 1)                                                                                     \
+    X(24, 2048, 2560, 2)                                                                                     \
+    X(25, 2560, 3072, 1)                                                                                     \
+    X(26, 3072, 3584, 1)                                                                                     \
+    X(27, 3584, 4096, 1)                                                                                     \
+    X(28, 4096, 5120, 2)                                                                                     \
+    X(29, 5120, 6144, 2)                                                                                     \
+    X(30, 6144, 7168, 1)                                                                                     \
+    X(31, 7168, 8192, 1)                                                                                     \
+    X(32, 8192, 10240, 3)                                                                                    \
+    X(33, 10240, 12288, 3)                                                                                   \
+    X(34, 12288, 14336, 2)                                                                                   \
+    X(35, 14336, 16384, 2)                                                                                   \
+    X(36, 16384, 20480, 5)                                                                                   \
+    X(37, 20480, 24576, 3)                                                                                   \
+    X(38, 24576, 28672, 4)                                                                                   \
+    X(39, 28672, 32768, 4)
+
+/* Block sizes in bytes and units per slab, by class. */
+extern const uint32_t hak_class_block_bytes[HAK_CLASS_COUNT];
+extern const uint8_t hak_class_units[HAK_CLASS_COUNT];
+
+#define HAK_SIZE_SHIFT 4u
+#define HAK_SIZE_SLOTS (HAK_MID_MAX_BYTES >> HAK_SIZE_SHIFT)
+
+/* HAK_HEADER_LIVE + class, by (bytes - 1) / 16, for 1 to HAK_MID_MAX_BYTES bytes. */
+extern const uint8_t hak_live_header_of_size[HAK_SIZE_SLOTS];
+
+/* The class of a size from 0 to HAK_MID_MAX_BYTES. */
+HAK_INLINE unsigned hak_class_of(size_t bytes) {
+    return hak_live_header_of_size[(bytes - (bytes != 0)) >> HAK_SIZE_SHIFT] - HAK_HEADER_LIVE;
+}
+
+/* How many blocks a slab of the class holds. */
+HAK_INLINE unsigned hak_class_capacity(unsigned class_idx) {
+    return (unsigned)(hak_class_units[class_idx] * HAK_UNIT_BYTES / hak_class_block_bytes[class_idx]);
+}
+
+#endif

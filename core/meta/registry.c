@@ -1,0 +1,121 @@
+/*
+ * registry.c - see registry.h.
+ */
+#include "meta/registry.h"
+#include "base/assert.h"
+#include "meta/classes.h"
+#include "os/os.h"
+#include <errno.h>
+
+/* Rows 0 .. 7 belong to the kinds; slab rows follow, one per class and unit of its span. */
+#define FIRST_SLAB_ROW 8u
+
+struct hak_registry hak_registry;
+struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
+
+static _Atomic size_t mapped_leaf_bytes;
+
+/* First row of each class, as a running sum over the class table. */
+static unsigned first_row_of(unsigned class_idx) {
+    unsigned row = FIRST_SLAB_ROW;
+    for (unsigned c = 0; c < class_idx; c++) {
+        row += hak_class_units[c];
+    }
+    return row;
+}
+
+void hak_registry_init(void) {
+    struct hak_registry_row *row = &hak_registry.rows[FIRST_SLAB_ROW];
+    for (unsigned kind = 0; kind <= HAK_KIND_LARGE_FREED; kind++) {
+        hak_registry.rows[kind].kind = (uint8_t)kind;
+    }
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        for (unsigned unit = 0; unit < hak_class_units[c]; unit++, row++) {
+            row->reciprocal = UINT64_MAX / hak_class_block_bytes[c] + 1;
+            row->offset_bias = (uint32_t)(unit * HAK_UNIT_BYTES);
+            row->live_header = (uint8_t)(HAK_HEADER_LIVE + c);
+            row->class_idx = (uint8_t)c;
+            row->kind = HAK_KIND_SLAB;
+        }
+    }
+    HAK_ASSERT(row <= &hak_registry.rows[HAK_REGISTRY_ROWS]);
+}
+
+static hak_word word_of(unsigned row, uint64_t payload) {
+    HAK_ASSERT(payload >> (64 - HAK_WORD_ROW_BITS) == 0);
+    return payload << HAK_WORD_ROW_BITS | row * sizeof(struct hak_registry_row);
+}
+
+hak_word hak_word_for_slab(unsigned class_idx, unsigned unit, const void *map) {
+    return word_of(first_row_of(class_idx) + unit, (uintptr_t)map);
+}
+
+hak_word hak_word_for_record(enum hak_unit_kind kind, const void *record) {
+    return word_of(kind, (uintptr_t)record);
+}
+
+hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number) {
+    return word_of(kind, number);
+}
+
+/* Maps the leaf of one top entry; another thread may do the same meanwhile, the first to publish wins. */
+static int prepare_leaf(_Atomic uintptr_t *entry) {
+    void *leaf;
+    size_t leaf_bytes = HAK_LEAF_UNITS * sizeof(hak_word);
+    int error = hak_os_map(NULL, leaf_bytes, &leaf);
+    if (error != 0) {
+        return error;
+    }
+    uintptr_t offset = (uintptr_t)leaf - (uintptr_t)&hak_registry;
+    hak_lock_acquire(&hak_registry_lock);
+    bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
+    if (is_first) {
+        /* relaxed: a fresh leaf holds zeros whoever looks; words in it are ordered by how blocks travel, see
+         * hak_registry_word_at() */
+        hak_atomic_store_relaxed(entry, offset);
+    }
+    hak_lock_release(&hak_registry_lock);
+    if (!is_first) {
+        (void)hak_os_unmap(leaf, leaf_bytes);
+    } else {
+        (void)hak_atomic_add_relaxed(&mapped_leaf_bytes, leaf_bytes); /* relaxed: a statistic */
+    }
+    return 0;
+}
+
+int hak_registry_prepare(const void *address, size_t bytes) {
+    if (!hak_registry_covers((const char *)address + bytes - 1)) {
+        return ENOMEM;
+    }
+    uintptr_t last = ((uintptr_t)address + bytes - 1) >> HAK_LEAF_SHIFT;
+    for (uintptr_t i = (uintptr_t)address >> HAK_LEAF_SHIFT; i <= last; i++) {
+        _Atomic uintptr_t *entry = &hak_registry.top[i];
+        if (hak_atomic_load_relaxed(entry) == 0) { /* relaxed: prepare_leaf() looks again under the lock */
+            int error = prepare_leaf(entry);
+            if (error != 0) {
+                return error;
+            }
+        }
+    }
+    return 0;
+}
+
+void hak_registry_store(const void *address, hak_word word) {
+    uintptr_t a = (uintptr_t)address;
+    uintptr_t offset =
+        hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]); /* relaxed: set for good */
+    HAK_ASSERT(offset != 0);
+    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)&hak_registry + offset);
+    /* relaxed: see hak_registry_word_at() */
+    hak_atomic_store_relaxed(&leaf[(uint32_t)a >> HAK_UNIT_SHIFT], word);
+}
+
+void hak_registry_fill(const void *address, size_t units, hak_word word) {
+    for (size_t i = 0; i < units; i++) {
+        hak_registry_store((const char *)address + (i << HAK_UNIT_SHIFT), word);
+    }
+}
+
+size_t hak_registry_mapped_bytes(void) {
+    return hak_atomic_load_relaxed(&mapped_leaf_bytes); /* relaxed: a statistic */
+}

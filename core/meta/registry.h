@@ -1,0 +1,128 @@
+/*
+ * registry.h - what stands at an address: one word per 64 KiB unit, readable without a lock for any pointer
+ * value.
+ *
+ * A word packs an address or number (upper 48 bits) and the byte offset of a row (lower 16). The row says
+ * what kind of unit this is and, for slabs, how to get from an offset to a block's number by one
+ * multiplication. Two levels: a top table with one entry per 4 GiB, leaves of 512 KiB mapped on demand and
+ * never unmapped. An empty top entry leads to a leaf of zeros, so that a look-up tests nothing; only
+ * addresses beyond HAK_ADDRESS_BITS are refused.
+ *
+ * Writers own the range that they write words for. Readers on the hit path hold a block of the unit, which
+ * was handed to them after its word was stored.
+ */
+#ifndef HAK_META_REGISTRY_H
+#define HAK_META_REGISTRY_H
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/config.h"
+#include "os/lock.h"
+
+enum hak_unit_kind {
+    HAK_KIND_NONE,        /* not ours */
+    HAK_KIND_SLAB,        /* address: the header map of the slab */
+    HAK_KIND_SLAB_FREED,  /* number: block size of the slab that stood here */
+    HAK_KIND_EXTENT,      /* address: the large floor's record of an extent of page runs */
+    HAK_KIND_MAPPED,      /* address: the large floor's record of the block that starts in this unit */
+    HAK_KIND_LARGE_FREED, /* number: size in bytes of the large block that started here */
+};
+
+#define HAK_LEAF_SHIFT    32u
+#define HAK_LEAF_UNITS    ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
+#define HAK_TOP_ENTRIES   ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
+#define HAK_WORD_ROW_BITS 16u
+#define HAK_REGISTRY_ROWS 128u
+
+typedef uint64_t hak_word;
+
+/*
+ * For the unit's offset `o` in its 64 KiB: with n = o + offset_bias, the 128-bit product n * reciprocal has
+ * the block number in its upper half, and its lower half is below reciprocal exactly when n is a multiple of
+ * the block size: reciprocal = floor(2^64 / size) + 1 and n < 2^19, so the error n * (size * reciprocal -
+ * 2^64) / size stays below reciprocal (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct
+ * computation", 2019). Rows that are not of slabs have reciprocal 0, which makes every pointer inexact.
+ */
+struct hak_registry_row {
+    uint64_t reciprocal;
+    uint32_t offset_bias; /* bytes from the slab's start to this unit */
+    uint8_t live_header;  /* HAK_HEADER_LIVE + class_idx */
+    uint8_t class_idx;
+    uint8_t kind; /* enum hak_unit_kind */
+    uint8_t unused;
+};
+
+struct hak_registry {
+    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS]; /* never written */
+    _Atomic uintptr_t top[HAK_TOP_ENTRIES];     /* bytes from this struct to the leaf; 0: the zero leaf */
+    struct hak_registry_row rows[HAK_REGISTRY_ROWS]; /* const after hak_registry_init */
+};
+extern struct hak_registry hak_registry;
+extern struct hak_lock hak_registry_lock;
+
+/* Fills the rows; idempotent, the first caller is alone or all store the same. Words of slabs need it first.
+ */
+void hak_registry_init(void);
+
+HAK_INLINE bool hak_registry_covers(const void *pointer) {
+    return ((uintptr_t)pointer >> HAK_ADDRESS_BITS) == 0;
+}
+
+/* The word of a covered address. */
+HAK_ALWAYS_INLINE hak_word hak_registry_word_at(const void *pointer) {
+    uintptr_t address = (uintptr_t)pointer;
+    struct hak_registry *registry = &hak_registry;
+    /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a way
+     * that orders the two (his own store, or the program's own synchronisation); a wild pointer may read
+     * either value */
+    uintptr_t leaf_offset = hak_atomic_load_relaxed(&registry->top[address >> HAK_LEAF_SHIFT]);
+    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)registry + leaf_offset);
+    return hak_atomic_load_relaxed(&leaf[(uint32_t)address >> HAK_UNIT_SHIFT]); /* relaxed: as above */
+}
+
+/* The word of any pointer value; 0 for addresses that are not covered. */
+HAK_INLINE hak_word hak_registry_word(const void *pointer) {
+    return hak_registry_covers(pointer) ? hak_registry_word_at(pointer) : 0;
+}
+
+HAK_ALWAYS_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
+    return (const struct hak_registry_row *)((uintptr_t)hak_registry.rows + (uint16_t)word);
+}
+
+HAK_INLINE enum hak_unit_kind hak_word_kind(hak_word word) {
+    return (enum hak_unit_kind)hak_word_row(word)->kind;
+}
+
+HAK_ALWAYS_INLINE void *hak_word_address(hak_word word) {
+    return (void *)(uintptr_t)(word >> HAK_WORD_ROW_BITS);
+}
+
+HAK_INLINE uint64_t hak_word_number(hak_word word) {
+    return word >> HAK_WORD_ROW_BITS;
+}
+
+/* Words to store. `unit` counts from the slab's start. Numbers are below 2^48. */
+hak_word hak_word_for_slab(unsigned class_idx, unsigned unit, const void *map);
+hak_word hak_word_for_record(enum hak_unit_kind kind, const void *record);
+hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number);
+
+/*
+ * Makes sure that words of the range can be stored: 0 or ENOMEM. May map a leaf: no lock held. A range once
+ * prepared stays so.
+ */
+int hak_registry_prepare(const void *address, size_t bytes);
+
+/* Stores one word; the unit's range is prepared and the caller's. */
+void hak_registry_store(const void *address, hak_word word);
+
+/* Stores the word for each of `units` units from address on. */
+void hak_registry_fill(const void *address, size_t units, hak_word word);
+
+/* Mapped bytes of all leaves. */
+size_t hak_registry_mapped_bytes(void);
+
+_Static_assert(sizeof(struct hak_registry_row) == 16, "words carry row offsets; rows are 16 bytes");
+_Static_assert(HAK_REGISTRY_ROWS * sizeof(struct hak_registry_row) <= 1u << HAK_WORD_ROW_BITS,
+               "a row's byte offset must fit the lower bits of a word");
+
+#endif
