@@ -24,7 +24,8 @@ enum hak_lock_rank {
     HAK_RANK_SLAB_LIST, /* a class's orphans; a heap's slabs with remote frees */
     HAK_RANK_LARGE,     /* page runs and mapped blocks */
     HAK_RANK_SUPERSLAB, /* SuperSlab unit masks, tiers, LRU */
-    HAK_RANK_META,      /* metadata arenas and registry leaves */
+    HAK_RANK_META,      /* metadata arenas */
+    HAK_RANK_REGISTRY,  /* registry leaves */
     HAK_RANK_COUNT,
 };
 
