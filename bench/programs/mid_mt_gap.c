@@ -1,0 +1,49 @@
+// mid_mt_gap: blocks of 1-8 KiB in random order, every thread in a table of its own.
+//
+// Imitates: buffers of parsers, network code and databases, the gap between tiny blocks and large ones.
+// One op is one malloc or one free. The working set is the number of blocks of each thread.
+// Cannot tell: frees across threads; the threads share nothing but the allocator.
+#include "../lib/loops.h"
+
+enum { MIN_BYTES = 1024, MAX_BYTES = 8192 };
+
+struct mid_thread {
+    struct slot *slots;
+    const struct bench_args *args;
+} __attribute__((aligned(128)));
+
+static void body(void *context, unsigned idx) {
+    struct mid_thread *t = context;
+    struct rng rng = rng_make(t->args->seed, idx);
+    uint64_t slot_count = t->args->working_set;
+    uint64_t replacements = t->args->iterations / t->args->threads / 2 + 1;
+    fill_slots(t->slots, slot_count, MIN_BYTES, MAX_BYTES, &rng, NULL, libc_allocate);
+    replace_loop(t->slots, slot_count, replacements, MIN_BYTES, MAX_BYTES, &rng, NULL, libc_allocate,
+                 libc_release);
+    for (uint64_t i = 0; i < slot_count; i++) {
+        free(t->slots[i].block);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct bench_spec spec = {
+        .name = "mid_mt_gap",
+        .imitates = "buffers of 1-8 KiB in parsers, network code and databases",
+        .iterations = 1000000,
+        .working_set = 256,
+        .seed = 42,
+        .threads = 2,
+    };
+    static struct mid_thread threads[BENCH_MAX_THREADS];
+    struct bench_args args;
+    struct bench_result result = {0};
+    bench_parse(&spec, argc, argv, &args);
+    for (unsigned i = 0; i < args.threads; i++) {
+        threads[i].slots = bench_map(args.working_set * sizeof(struct slot));
+        threads[i].args = &args;
+    }
+    bench_run_threads(args.threads, body, threads, sizeof threads[0], &result);
+    result.ops = (args.iterations / args.threads / 2 + 1) * 2 * args.threads;
+    bench_report(&args, &result);
+    return 0;
+}
