@@ -1,0 +1,294 @@
+# hakmem: how it is built, installed, checked and tested. `make help` lists the targets.
+#
+# Sources are core/FLOOR/*.c, whatever stands there. A *flavour* is one set of compiler flags with objects of
+# its own under build/FLAVOUR/; each object depends on its source, on the headers it includes (.d files) and on
+# build/FLAVOUR/flags, which changes whenever the compiler or a flag does.
+#
+# Options, on the command line: NATIVE=1 (-march=native), HAKMEM_DEBUG_COUNTERS=1 (per-hit counters in a release
+# build), CC=clang, LTO=0 or 1, V=1 (show commands), CFLAGS= CPPFLAGS= LDFLAGS= (added to hakmem's own), and for
+# installing PREFIX= LIBDIR= INCLUDEDIR= DESTDIR=.
+
+# Bottom-up: a file may include files of its own floor and of those to the left. tests/checks/layers.py reads this.
+FLOORS := base os conf meta slab large heap process api
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+AR                    ?= ar
+PREFIX                ?= /usr/local
+LIBDIR                ?= $(PREFIX)/lib
+INCLUDEDIR            ?= $(PREFIX)/include
+NATIVE                ?= 0
+HAKMEM_DEBUG_COUNTERS ?= 0
+V                     ?= 0
+
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.DEFAULT_GOAL := all
+
+Q   := $(if $(filter 1,$(V)),,@)
+say  = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' $1 $2)
+
+version_part = $(shell awk '/define HAK_VERSION_$1 / { print $$3 }' include/hakmem.h)
+MAJOR       := $(call version_part,MAJOR)
+VERSION     := $(MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
+SONAME      := libhakmem.so.$(MAJOR)
+
+# ---- sources ------------------------------------------------------------------------------------------------
+
+SOURCES := $(sort $(foreach floor,$(FLOORS),$(wildcard core/$(floor)/*.c)))
+# Only a preloaded library may stand in front of libc's dlopen; a program that links the archive asks libc itself.
+SHARED_ONLY := core/api/dlopen.c
+STATIC_SOURCES := $(filter-out $(SHARED_ONLY),$(SOURCES))
+
+# ---- flags --------------------------------------------------------------------------------------------------
+
+IS_CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
+# clang's LTO needs a linker plugin that its package does not bring along, gcc's always works.
+LTO ?= $(if $(IS_CLANG),0,1)
+
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
+            -Wpointer-arith -Wvla -Wundef -Wwrite-strings -Wcast-qual -Wformat=2
+# -ftls-model: no call to find thread-local data. -fexceptions: operator new throws through C frames.
+CORE_FLAGS := -std=gnu17 -Icore -Iinclude $(WARNINGS) -pthread -fPIC -fvisibility=hidden \
+              -ftls-model=initial-exec -fexceptions -fno-plt -fno-semantic-interposition \
+              $(if $(filter 1,$(NATIVE)),-march=native)
+RELEASE_FLAGS := $(CORE_FLAGS) -O3 -g -DNDEBUG -DHAKMEM_BUILD_RELEASE=1 \
+                 $(if $(filter 1,$(HAKMEM_DEBUG_COUNTERS)),-DHAKMEM_DEBUG_COUNTERS=1)
+DEBUG_FLAGS := $(CORE_FLAGS) -O1 -g -fno-omit-frame-pointer -DHAKMEM_BUILD_RELEASE=0
+# The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
+API_FLAGS := -fno-builtin
+SO_LINK_FLAGS := -shared -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
+
+ifeq ($(LTO),1)
+RELEASE_LTO := $(if $(IS_CLANG),-flto,-flto=auto)
+# clang has no fat objects, and bitcode alone would bind the archive's users to clang.
+ARCHIVE_LTO := $(if $(IS_CLANG),,-flto=auto -ffat-lto-objects)
+MERGE_LTO   := $(if $(IS_CLANG),,$(ARCHIVE_LTO) -flinker-output=rel)
+endif
+
+# One row per flavour: its compiler and its flags. `release` makes libhakmem.so, `archive` libhakmem.a.
+CC_release := $(CC)
+FLAGS_release := $(RELEASE_FLAGS) $(RELEASE_LTO)
+CC_archive := $(CC)
+FLAGS_archive := $(RELEASE_FLAGS) $(ARCHIVE_LTO)
+CC_debug := $(CC)
+FLAGS_debug := $(DEBUG_FLAGS)
+CC_tsan := $(CC)
+FLAGS_tsan := $(DEBUG_FLAGS) -fsanitize=thread
+CC_ubsan := $(CC)
+FLAGS_ubsan := $(DEBUG_FLAGS) -fsanitize=undefined -fno-sanitize-recover=all
+CC_aarch64 := aarch64-linux-gnu-gcc
+FLAGS_aarch64 := $(filter-out -march=native,$(RELEASE_FLAGS)) -flto=auto
+CC_musl := musl-gcc
+FLAGS_musl := $(RELEASE_FLAGS) -flto=auto -isystem build/musl/kernel
+FLAVOURS := release archive debug tsan ubsan aarch64 musl
+
+# ---- building -----------------------------------------------------------------------------------------------
+
+.PHONY: all debug tsan ubsan aarch64 musl
+all: libhakmem.so libhakmem.a ## ./libhakmem.so and ./libhakmem.a, the release flavour
+debug: libhakmem-debug.so build/debug/libhakmem.a ## ./libhakmem-debug.so, every assertion and exact counters
+tsan: build/tsan/libhakmem.a ## build/tsan/libhakmem.a for ThreadSanitizer programs, hak_* names alone
+ubsan: build/ubsan/libhakmem.a ## build/ubsan/libhakmem.a with UndefinedBehaviorSanitizer
+aarch64: build/aarch64/libhakmem.so ## build/aarch64/libhakmem.so, cross-compiled
+musl: build/musl/libhakmem.so ## build/musl/libhakmem.so for programs on musl
+
+# $(call remember,TEXT) is a recipe that writes TEXT to the target only if it does not stand there yet.
+remember = @mkdir -p $(@D); printf '%s\n' '$1' | cmp -s - $@ || printf '%s\n' '$1' > $@
+
+# $(call rules_of,FLAVOUR): objects of the flavour and the two files that say when they are out of date.
+define rules_of
+compile_$1 = $$(CC_$1) $$(FLAGS_$1) $$(CPPFLAGS) $$(CFLAGS)
+objects_$1 = $$(SOURCES:core/%.c=build/$1/%.o)
+static_objects_$1 = $$(STATIC_SOURCES:core/%.c=build/$1/%.o)
+
+build/$1/%.o: core/%.c build/$1/flags
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$@)
+	$$(Q)$$(compile_$1) $$(if $$(filter core/api/%,$$<),$$(API_FLAGS)) -MMD -MP -c $$< -o $$@
+
+build/$1/flags: FORCE
+	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1))
+
+# Relinks when a source goes, which no timestamp shows, and when only LDFLAGS change.
+build/$1/link: FORCE
+	$$(call remember,$$(LDFLAGS) $$(objects_$1))
+
+-include $$(wildcard build/$1/*/*.d)
+endef
+$(foreach flavour,$(FLAVOURS),$(eval $(call rules_of,$(flavour))))
+
+.PHONY: FORCE
+FORCE:
+
+# $(call link_so,FLAVOUR)
+define link_so
+$(call say,LD,$@)
+$(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(LDFLAGS) -o $@
+endef
+
+# One object in the archive: a program gets all of hakmem or nothing, never its malloc with libc's realloc.
+# $(call merge,FLAVOUR,FLAGS)
+define merge
+$(call say,AR,$@)
+$(Q)$(compile_$1) -r -nostdlib $2 $(static_objects_$1) -o $(@:.a=.o)
+$(Q)rm -f $@ && $(AR) rcs $@ $(@:.a=.o)
+endef
+
+libhakmem.so: $(objects_release) build/release/link build/release/flags
+	$(call link_so,release)
+	$(Q)ln -sf ../../$@ build/release/$(SONAME)
+
+libhakmem-debug.so: $(objects_debug) build/debug/link build/debug/flags
+	$(call link_so,debug)
+	$(Q)ln -sf ../../$@ build/debug/$(SONAME)
+
+build/aarch64/libhakmem.so: $(objects_aarch64) build/aarch64/link build/aarch64/flags
+	$(call link_so,aarch64)
+
+build/musl/libhakmem.so: $(objects_musl) build/musl/link build/musl/flags
+	$(call link_so,musl)
+
+build/archive/libhakmem.a: $(static_objects_archive) build/archive/link build/archive/flags
+	$(call merge,archive,$(MERGE_LTO))
+
+libhakmem.a: build/archive/libhakmem.a
+	$(Q)cp $< $@
+
+$(foreach flavour,debug tsan ubsan,build/$(flavour)/libhakmem.a): build/%/libhakmem.a: build/%/link build/%/flags
+	$(call merge,$*)
+build/debug/libhakmem.a: $(static_objects_debug)
+build/tsan/libhakmem.a: $(static_objects_tsan)
+build/ubsan/libhakmem.a: $(static_objects_ubsan)
+
+# musl-gcc hides the kernel's headers together with glibc's.
+$(objects_musl): build/musl/kernel/linux
+build/musl/kernel/linux:
+	@mkdir -p $(@D)
+	$(Q)for dir in linux asm-generic asm; do \
+	    for from in /usr/include /usr/include/$(shell $(CC) -dumpmachine); do \
+	        if [ -d $$from/$$dir ]; then ln -sfn $$from/$$dir $(@D)/$$dir; fi; done; done
+
+# ---- installing ---------------------------------------------------------------------------------------------
+
+LIB     = $(DESTDIR)$(LIBDIR)
+INCLUDE = $(DESTDIR)$(INCLUDEDIR)
+
+.PHONY: install uninstall
+install: all ## the library, the header and hakmem.pc below PREFIX (/usr/local)
+	install -d $(LIB)/pkgconfig $(INCLUDE)
+	install -m 755 libhakmem.so $(LIB)/libhakmem.so.$(VERSION)
+	ln -sf libhakmem.so.$(VERSION) $(LIB)/$(SONAME)
+	ln -sf $(SONAME) $(LIB)/libhakmem.so
+	install -m 644 libhakmem.a $(LIB)/libhakmem.a
+	install -m 644 include/hakmem.h $(INCLUDE)/hakmem.h
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' 'Name: hakmem' \
+	    'Description: A memory allocator in place of malloc' 'Version: $(VERSION)' \
+	    'Libs: -L$${libdir} -lhakmem' 'Cflags: -I$${includedir}' > $(LIB)/pkgconfig/hakmem.pc
+
+uninstall: ## removes what install put there
+	rm -f $(LIB)/libhakmem.so.$(VERSION) $(LIB)/$(SONAME) $(LIB)/libhakmem.so $(LIB)/libhakmem.a \
+	    $(INCLUDE)/hakmem.h $(LIB)/pkgconfig/hakmem.pc
+
+# ---- tests: the convention is in tests/README.md ------------------------------------------------------------
+
+# Tests misuse blocks and ask for impossible sizes on purpose; -fno-builtin keeps every malloc in the program.
+TEST_WARNINGS := -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-use-after-free -Wno-free-nonheap-object \
+                 -Wno-mismatched-dealloc -Wno-alloc-size-larger-than -Wno-deprecated-declarations
+TEST_FLAGS := -g -O1 -fno-builtin -pthread -Icore -Iinclude -Itests $(TEST_WARNINGS)
+TEST_LIBS := -lcmocka -lm -ldl
+RELEASE_1 := -DHAKMEM_BUILD_RELEASE=1
+RELEASE_0 := -DHAKMEM_BUILD_RELEASE=0
+
+# Per flavour of test: its compile flags, and the library that unit and stress (A) and api (S) link with.
+T_release := $(RELEASE_1)
+A_release := libhakmem.a
+S_release := libhakmem.so
+T_debug := $(RELEASE_0)
+A_debug := build/debug/libhakmem.a
+S_debug := libhakmem-debug.so
+T_tsan := $(RELEASE_0) -fsanitize=thread
+A_tsan := build/tsan/libhakmem.a
+T_ubsan := $(RELEASE_0) -fsanitize=undefined -fno-sanitize-recover=all
+A_ubsan := build/ubsan/libhakmem.a
+
+suites_in = $(basename $(wildcard tests/$1/*_test.c tests/$1/*_test.cc))
+# $(call binaries,FLAVOUR,FOLDERS)
+binaries = $(foreach folder,$2,$(patsubst tests/%,build/tests/$1/%,$(call suites_in,$(folder))))
+TEST_BINARIES := $(foreach flavour,release debug,$(call binaries,$(flavour),unit api stress)) \
+                 $(foreach flavour,tsan ubsan,$(call binaries,$(flavour),stress))
+TEST_PROGRAMS := $(foreach folder,api misuse stress programs build,\
+    $(patsubst tests/%.c,build/tests/plain/%,$(filter-out %_test.c,$(wildcard tests/$(folder)/*.c))))
+TEST_PLUGINS := $(patsubst tests/%.c,build/tests/plain/%.so,$(wildcard tests/plugins/*.c))
+
+# $(call test_rules_of,FLAVOUR). -fno-lto: the archive's machine code is used as it is, not generated per test.
+define test_rules_of
+lib_$1 := $(patsubst tests/%.c,build/tests/$1/%.o,$(wildcard tests/lib/*.c))
+build/tests/$1/%.o: tests/%.c build/$1/flags Makefile
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$@)
+	$$(Q)$$(CC) -std=gnu17 $$(TEST_FLAGS) $$(T_$1) -MMD -MP -c $$< -o $$@
+build/tests/$1/%.o: tests/%.cc build/$1/flags Makefile
+	@mkdir -p $$(@D)
+	$$(call say,CXX,$$@)
+	$$(Q)$$(CXX) -std=gnu++17 $$(TEST_FLAGS) $$(T_$1) -MMD -MP -c $$< -o $$@
+build/tests/$1/unit/% build/tests/$1/stress/%: LIBRARY = $$(A_$1)
+build/tests/$1/api/%: LIBRARY = $$(S_$1) -Wl,-rpath,$$(CURDIR)/build/$1
+$(call binaries,$1,unit stress): $$(A_$1)
+$(call binaries,$1,api): $$(S_$1)
+$(call binaries,$1,unit api stress): build/tests/$1/%: build/tests/$1/%.o $$(lib_$1)
+	$$(call say,LD,$$@)
+	$$(Q)$$(if $$(wildcard tests/$$*.cc),$$(CXX),$$(CC)) -pthread -fno-lto $$(filter -fsanitize%,$$(T_$1)) \
+	    $$< $$(lib_$1) $$(LIBRARY) $$(TEST_LIBS) -o $$@
+-include $$(wildcard build/tests/$1/*/*.d)
+endef
+$(foreach flavour,release debug tsan ubsan,$(eval $(call test_rules_of,$(flavour))))
+
+$(TEST_PROGRAMS): build/tests/plain/%: tests/%.c build/release/flags Makefile
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -std=gnu17 $(TEST_FLAGS) $(RELEASE_1) -MMD -MP -MT $@ $< -o $@ -lm -ldl
+$(TEST_PLUGINS): build/tests/plain/%.so: tests/%.c build/release/flags Makefile
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -std=gnu17 $(TEST_FLAGS) $(RELEASE_1) -MMD -MP -MT $@ -fPIC -shared $< -o $@
+-include $(wildcard build/tests/plain/*/*.d)
+
+.SECONDARY:
+.PHONY: cmocka test-programs test test-all check format
+cmocka:
+	@printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' \
+	    | $(CC) -E -x c - >/dev/null 2>&1 || { apt-get update -q && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -qy libcmocka-dev pkg-config; }
+
+$(TEST_BINARIES:=.o): | cmocka
+test-programs: all debug $(TEST_BINARIES) $(TEST_PROGRAMS) $(TEST_PLUGINS)
+
+test: test-programs ## builds and runs the quick tests; SUITES="unit api/errno" picks some
+	$(Q)CC='$(CC)' CXX='$(CXX)' tests/run $(SUITES)
+
+test-all: test-programs ## builds and runs every test, the slow ones too
+	$(Q)CC='$(CC)' CXX='$(CXX)' tests/run --all $(SUITES)
+
+check: all debug ## the checks of source and libraries alone
+	$(Q)tests/run checks
+
+C_FILES = $(wildcard core/*/*.[ch] include/*.h tests/*/*.[ch] tests/*/*.cc bench/*/*.[ch] bench/*/*.cc)
+format: ## clang-format over every C file, in place
+	clang-format -i $(C_FILES)
+
+# ---- the rest -----------------------------------------------------------------------------------------------
+
+-include bench/bench.mk
+
+.PHONY: clean help
+clean: ## removes everything that was built
+	rm -rf build libhakmem.so libhakmem.a libhakmem-debug.so
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9_-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
