@@ -1,0 +1,33 @@
+/*
+ * option_warnings.h - an entry of the environment that is no option or no value of one, said in one line.
+ *
+ * Foreign text is cut, and what could drive a terminal is replaced. No allocation, no stdio.
+ */
+#ifndef HAK_CONF_OPTION_WARNINGS_H
+#define HAK_CONF_OPTION_WARNINGS_H
+
+#include "conf/option_rows.h"
+
+/* One HAKMEM_ entry of an environment, and the option that it names. */
+struct hak_setting {
+    const char *name; /* without prefix, not ended by a zero */
+    size_t name_bytes;
+    const char *value;
+    const struct hak_option_row *row; /* NULL: no option has this name */
+    unsigned index;                   /* in a LIST, else 0 */
+};
+
+/* Where in struct hak_options the setting's field is: a bool for a FLAG, characters for a PATH, else
+ * uint32_t.
+ */
+HAK_INLINE size_t hak_setting_offset(const struct hak_setting *setting) {
+    return setting->row->offset_bytes + setting->index * sizeof(uint32_t);
+}
+
+/* `hakmem: unknown option NAME`, with the name that is most like it. */
+void hak_warn_unknown_option(const struct hak_setting *setting, int fd);
+
+/* `hakmem: NAME=VALUE: what it is not; using what stays in force`. */
+void hak_warn_option_value(const struct hak_options *options, const struct hak_setting *setting, int fd);
+
+#endif

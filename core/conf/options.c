@@ -1,0 +1,225 @@
+/*
+ * options.c - see options.h: the defaults and the parser.
+ *
+ * Three passes over the environment, so that the order of its entries does not matter: the profile, which
+ * sets defaults; the single options; the lists, whose default is the option "for all". No allocation, no
+ * stdio, no locale; a value is read to its end or refused.
+ */
+#include "conf/options.h"
+#include "conf/option_warnings.h"
+#include "os/os.h"
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX_BYTES (sizeof(HAK_OPTION_PREFIX) - 1)
+
+#define INITIAL_FLAG(name, field, initial, help)                    .field = (initial),
+#define INITIAL_NUMBER(name, field, initial, min, max, unit, help)  .field = (initial),
+#define INITIAL_LIST(name, field, n, initial, min, max, unit, help) .field = {[0 ...(n) - 1] = (initial)},
+#define INITIAL_CHOICE(name, field, initial, words, help)           .field = (initial),
+#define INITIAL_PATH(name, field, help)                             .field = "",
+
+struct hak_options hak_options = {
+    HAK_OPTION_TABLE(INITIAL_FLAG, INITIAL_NUMBER, INITIAL_LIST, INITIAL_CHOICE, INITIAL_PATH)};
+
+enum pass { PASS_PROFILE, PASS_SINGLE, PASS_LISTS, PASS_COUNT };
+
+/*
+ * Switches of the build. `make HAKMEM_DEBUG_COUNTERS=1 test` exports them to every program that it runs,
+ * where they mean nothing and are no mistake.
+ */
+static const char build_switches[][20] = {"BUILD_RELEASE", "DEBUG_COUNTERS"};
+
+static bool is_same(const char *text, size_t bytes, const char *word) {
+    return strlen(word) == bytes && memcmp(text, word, bytes) == 0;
+}
+
+static bool is_build_switch(const struct hak_setting *setting) {
+    for (size_t i = 0; i < HAK_COUNT_OF(build_switches); i++) {
+        if (is_same(setting->name, setting->name_bytes, build_switches[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- values -------------------------------------------------------------------------------------------- */
+
+/* Reads a text of decimal digits alone. False when it is empty, holds anything else or is above maximum. */
+static bool parse_number(const char *text, uint32_t minimum, uint32_t maximum, uint32_t *out) {
+    uint64_t value = 0;
+    const char *c = text;
+    for (; *c >= '0' && *c <= '9'; c++) {
+        value = value * 10 + (uint64_t)(*c - '0');
+        if (value > maximum) {
+            return false;
+        }
+    }
+    *out = (uint32_t)value;
+    return c != text && *c == '\0' && value >= minimum;
+}
+
+static bool parse_choice(const char *text, const struct hak_option_row *row, uint32_t *out) {
+    const char *cursor = row->words;
+    const char *word;
+    size_t bytes;
+    for (uint32_t i = 0; hak_option_next_word(&cursor, &word, &bytes); i++) {
+        if (strlen(text) == bytes && memcmp(text, word, bytes) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Stores the path, "-" for stderr, "" for none. False when it is too long. */
+static bool parse_path(const char *text, char *out) {
+    if (strcmp(text, "0") == 0) {
+        text = "";
+    } else if (strcmp(text, "1") == 0) {
+        text = HAK_OPTION_PATH_STDERR;
+    }
+    size_t bytes = strlen(text) + 1;
+    if (bytes > HAK_OPTION_PATH_BYTES) {
+        return false;
+    }
+    memcpy(out, text, bytes);
+    return true;
+}
+
+/* Stores the value; false and nothing stored when it is none of the option's. */
+static bool apply(struct hak_options *options, const struct hak_setting *setting) {
+    const struct hak_option_row *row = setting->row;
+    void *field = (char *)options + hak_setting_offset(setting);
+    uint32_t value;
+    switch (row->kind) {
+    case HAK_OPTION_FLAG:
+        if (!parse_number(setting->value, 0, 1, &value)) {
+            return false;
+        }
+        *(bool *)field = value != 0;
+        return true;
+    case HAK_OPTION_PATH:
+        return parse_path(setting->value, field);
+    case HAK_OPTION_CHOICE:
+        if (!parse_choice(setting->value, row, &value)) {
+            return false;
+        }
+        break;
+    default:
+        if (!parse_number(setting->value, row->minimum, row->maximum, &value)) {
+            return false;
+        }
+        break;
+    }
+    *(uint32_t *)field = value;
+    return true;
+}
+
+/* ---- the environment ----------------------------------------------------------------------------------- */
+
+/* Finds the row and index of the setting's name; leaves row NULL when there is none. */
+static void look_up(struct hak_setting *setting) {
+    for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
+        for (unsigned index = 0; index < hak_option_rows[i].count; index++) {
+            char name[HAK_OPTION_NAME_BYTES];
+            hak_option_name(&hak_option_rows[i], index, name);
+            if (is_same(setting->name, setting->name_bytes, name)) {
+                setting->row = &hak_option_rows[i];
+                setting->index = index;
+                return;
+            }
+        }
+    }
+}
+
+static bool has_prefix(const char *entry) {
+    return strncmp(entry, HAK_OPTION_PREFIX, PREFIX_BYTES) == 0;
+}
+
+/* Splits a HAKMEM_ entry. False for what says nothing: no value, or a switch of the build. */
+static bool split(const char *entry, struct hak_setting *setting) {
+    const char *name = entry + PREFIX_BYTES;
+    const char *equals = strchr(name, '=');
+    if (equals == NULL || equals[1] == '\0') {
+        return false;
+    }
+    *setting = (struct hak_setting){.name = name, .name_bytes = (size_t)(equals - name), .value = equals + 1};
+    if (is_build_switch(setting)) {
+        return false;
+    }
+    look_up(setting);
+    return true;
+}
+
+/* The pass that a setting belongs to; unknown names are reported in the second. */
+static enum pass pass_of(const struct hak_setting *setting) {
+    if (setting->row == NULL) {
+        return PASS_SINGLE;
+    }
+    if (setting->row->kind == HAK_OPTION_LIST) {
+        return PASS_LISTS;
+    }
+    return setting->row->offset_bytes == offsetof(struct hak_options, tiny_profile) ? PASS_PROFILE
+                                                                                    : PASS_SINGLE;
+}
+
+static void run_pass(enum pass pass, struct hak_options *options, char *const *environment, int warnings_fd) {
+    for (char *const *entry = environment; *entry != NULL; entry++) {
+        struct hak_setting setting;
+        if (!has_prefix(*entry) || !split(*entry, &setting) || pass_of(&setting) != pass) {
+            continue;
+        }
+        if (setting.row == NULL) {
+            hak_warn_unknown_option(&setting, warnings_fd);
+        } else if (!apply(options, &setting)) {
+            hak_warn_option_value(options, &setting, warnings_fd);
+        }
+    }
+}
+
+static void apply_profile(struct hak_options *options) {
+#define APPLY(profile, field, value)                                                                         \
+    if (options->tiny_profile == (profile)) {                                                                \
+        options->field = (value);                                                                            \
+    }
+    HAK_PROFILE_TABLE(APPLY)
+#undef APPLY
+}
+
+static void spread_prewarm(struct hak_options *options) {
+    for (unsigned i = 0; i < HAK_CLASS_COUNT; i++) {
+        options->tiny_prewarm_blocks[i] = options->tiny_prewarm_all;
+    }
+}
+
+void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd) {
+    char *const *entry = environment;
+    while (entry != NULL && *entry != NULL && !has_prefix(*entry)) {
+        entry++;
+    }
+    if (entry == NULL || *entry == NULL) {
+        return; /* nothing is set, as nearly always: leave the page of the options unwritten */
+    }
+    run_pass(PASS_PROFILE, options, entry, warnings_fd);
+    apply_profile(options);
+    run_pass(PASS_SINGLE, options, entry, warnings_fd);
+    spread_prewarm(options);
+    run_pass(PASS_LISTS, options, entry, warnings_fd);
+}
+
+void hak_options_read(char *const *environment) {
+    if (hak_os_is_secure()) {
+        return;
+    }
+    hak_options_parse(&hak_options, environment, STDERR_FILENO);
+    if (hak_options.help) {
+        hak_options_help(STDERR_FILENO);
+    }
+}
+
+void hak_options_freeze(void) {
+    if (hak_os_page_bytes() <= HAK_OPTIONS_ALIGN_BYTES) {
+        (void)hak_os_freeze(&hak_options, sizeof hak_options);
+    }
+}

@@ -1,0 +1,59 @@
+/*
+ * options.h - the settings of this process, as every floor above reads them.
+ *
+ * hak_options holds the defaults from the first instruction on (malloc is called before any constructor), is
+ * written once by hak_options_read() while the program has one thread, and is then frozen: its OS pages hold
+ * nothing else and become read-only. The rows are in options_table.h.
+ */
+#ifndef HAK_CONF_OPTIONS_H
+#define HAK_CONF_OPTIONS_H
+
+#include "base/compiler.h"
+#include "conf/options_table.h"
+#include <stdint.h>
+
+/* The largest OS page of the architecture, so that the struct never shares one. */
+#if defined(__x86_64__)
+#define HAK_OPTIONS_ALIGN_BYTES 4096
+#else
+#define HAK_OPTIONS_ALIGN_BYTES 65536
+#endif
+
+#define HAK_OPTION_PATH_BYTES 1024u /* with the terminating zero */
+
+#define HAK_OPTION_FLAG_FIELD(name, field, initial, help)                    bool field;
+#define HAK_OPTION_NUMBER_FIELD(name, field, initial, min, max, unit, help)  uint32_t field;
+#define HAK_OPTION_LIST_FIELD(name, field, n, initial, min, max, unit, help) uint32_t field[n];
+#define HAK_OPTION_CHOICE_FIELD(name, field, initial, words, help)           uint32_t field;
+#define HAK_OPTION_PATH_FIELD(name, field, help)                             char field[HAK_OPTION_PATH_BYTES];
+
+/* Owner: hak_options_read(); const afterwards. Units are those of the rows. A path that is "" is off. */
+struct hak_options {
+    HAK_OPTION_TABLE(HAK_OPTION_FLAG_FIELD, HAK_OPTION_NUMBER_FIELD, HAK_OPTION_LIST_FIELD,
+                     HAK_OPTION_CHOICE_FIELD, HAK_OPTION_PATH_FIELD)
+} __attribute__((aligned(HAK_OPTIONS_ALIGN_BYTES)));
+
+extern struct hak_options hak_options;
+
+/*
+ * Sets hak_options from the HAKMEM_ names of an environment vector (NULL: none). Unknown names and bad values
+ * get one line each on stderr and change nothing. Does nothing under AT_SECURE. One thread, before
+ * hak_options_freeze().
+ */
+void hak_options_read(char *const *environment);
+
+/* The same into any struct that holds the defaults, with warnings to any descriptor, AT_SECURE or not. */
+void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd);
+
+/* Writes the table of all options to the descriptor. */
+void hak_options_help(int fd);
+
+/* Makes hak_options read-only for good. Failure, or an OS page larger than the struct, leaves it writable. */
+void hak_options_freeze(void);
+
+/* The text that stands for stderr in a path option. */
+#define HAK_OPTION_PATH_STDERR "-"
+
+_Static_assert(sizeof(struct hak_options) == HAK_OPTIONS_ALIGN_BYTES, "the options fill one largest OS page");
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * options_test.c - the option parser: what is taken, what is refused with which text, what wins over what.
+ */
+#include "conf/nearest.h"
+#include "conf/option_rows.h"
+#include "conf/options.h"
+#include "meta/classes.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SAID_BYTES_MAX 4096
+
+static struct hak_options options;
+static char said[SAID_BYTES_MAX];
+
+/* Parses an environment of up to three entries into `options`, fresh defaults, and keeps what was said. */
+static void parse(const char *first, const char *second, const char *third) {
+    char *environment[] = {"PATH=/bin", (char *)first, (char *)second, (char *)third, NULL};
+    static const struct hak_options *defaults = &hak_options;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    memcpy(&options, defaults, sizeof options);
+    hak_options_parse(&options, environment, ends[1]);
+    assert_int_equal(close(ends[1]), 0);
+    ssize_t bytes = read(ends[0], said, sizeof said - 1);
+    assert_true(bytes >= 0);
+    said[bytes] = '\0';
+    assert_int_equal(close(ends[0]), 0);
+}
+
+static void test_defaults_stand_before_anything_ran(void **state) {
+    (void)state;
+    assert_int_equal(hak_options.ss_lru_count, 4);
+    assert_int_equal(hak_options.ss_lru_mb, 8);
+    assert_int_equal(hak_options.ss_lru_ms, 1000);
+    assert_int_equal(hak_options.retain_mb, 64);
+    assert_int_equal(hak_options.tiny_profile, HAK_PROFILE_DEFAULT);
+    assert_int_equal(hak_options.deepbind, HAK_DEEPBIND_CLEAR);
+    assert_int_equal(hak_options.tiny_prewarm_blocks[39], 0);
+    assert_false(hak_options.stats);
+    assert_string_equal(hak_options.tiny_front_dump, "");
+}
+
+static void test_every_row_is_within_its_bounds_and_named_once(void **state) {
+    (void)state;
+    for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
+        const struct hak_option_row *row = &hak_option_rows[i];
+        if (row->kind == HAK_OPTION_NUMBER || row->kind == HAK_OPTION_LIST) {
+            assert_in_range(row->initial, row->minimum, row->maximum);
+        }
+        assert_true(strlen(row->help) > 0);
+        for (size_t j = 0; j < i; j++) {
+            assert_string_not_equal(row->name, hak_option_rows[j].name);
+        }
+    }
+}
+
+static void test_good_values_are_taken_in_silence(void **state) {
+    (void)state;
+    parse("HAKMEM_SS_LRU_MB=17", "HAKMEM_STATS=1", "HAKMEM_DEEPBIND=keep");
+    assert_string_equal(said, "");
+    assert_int_equal(options.ss_lru_mb, 17);
+    assert_true(options.stats);
+    assert_int_equal(options.deepbind, HAK_DEEPBIND_KEEP);
+    parse("HAKMEM_SS_LRU_MB=0", "HAKMEM_SS_LRU_MS=86400000", "HAKMEM_SS_PREFAULT=2");
+    assert_string_equal(said, "");
+    assert_int_equal(options.ss_lru_mb, 0);
+    assert_int_equal(options.ss_lru_ms, 86400000);
+    assert_int_equal(options.ss_prefault, HAK_PREFAULT_TOUCH);
+}
+
+static void test_empty_values_and_other_names_say_nothing(void **state) {
+    (void)state;
+    parse("HAKMEM_STATS=", "HAKMEMSTATS=1", "XHAKMEM_STATS=1");
+    assert_string_equal(said, "");
+    assert_false(options.stats);
+    parse("HAKMEM_STATS", "HAKMEM_DEBUG_COUNTERS=1", "HAKMEM_BUILD_RELEASE=0");
+    assert_string_equal(said, "");
+    assert_memory_equal(&options, &hak_options, sizeof options);
+    parse(NULL, NULL, NULL);
+    assert_memory_equal(&options, &hak_options, sizeof options);
+}
+
+static void test_unknown_names_get_the_nearest_match(void **state) {
+    (void)state;
+    parse("HAKMEM_STAT=1", NULL, NULL);
+    assert_string_equal(said, "hakmem: unknown option HAKMEM_STAT (did you mean HAKMEM_STATS?)\n");
+    parse("HAKMEM_TINY_PREWRM_C3=1", NULL, NULL);
+    assert_string_equal(
+        said, "hakmem: unknown option HAKMEM_TINY_PREWRM_C3 (did you mean HAKMEM_TINY_PREWARM_C3?)\n");
+    parse("HAKMEM_TINY_PREWARM_C40=1", NULL, NULL);
+    assert_string_equal(
+        said, "hakmem: unknown option HAKMEM_TINY_PREWARM_C40 (did you mean HAKMEM_TINY_PREWARM_C0?)\n");
+    parse("HAKMEM_QUACK_LIKE_A_DUCK=1", NULL, NULL);
+    assert_string_equal(said, "hakmem: unknown option HAKMEM_QUACK_LIKE_A_DUCK\n");
+    parse("HAKMEM_=1", NULL, NULL);
+    assert_string_equal(said, "hakmem: unknown option HAKMEM_\n");
+}
+
+static void test_bad_numbers_keep_the_default(void **state) {
+    static const char *const bad[] = {"abc", "-1", "1048577", "8x", " 8", "0x10", "99999999999999999999999",
+                                      "+8"};
+    (void)state;
+    for (size_t i = 0; i < HAK_COUNT_OF(bad); i++) {
+        char entry[64];
+        char expected[160];
+        (void)snprintf(entry, sizeof entry, "HAKMEM_SS_LRU_MB=%s", bad[i]);
+        (void)snprintf(expected, sizeof expected,
+                       "hakmem: %s: not a number of MB from 0 to 1048576; using 8\n", entry);
+        parse(entry, NULL, NULL);
+        assert_string_equal(said, expected);
+        assert_int_equal(options.ss_lru_mb, 8);
+    }
+    parse("HAKMEM_SS_PREFAULT=3", NULL, NULL);
+    assert_string_equal(said, "hakmem: HAKMEM_SS_PREFAULT=3: not a number from 0 to 2; using 0\n");
+}
+
+static void test_bad_flags_and_words_keep_the_default(void **state) {
+    (void)state;
+    parse("HAKMEM_STATS=yes", NULL, NULL);
+    assert_string_equal(said, "hakmem: HAKMEM_STATS=yes: not 0 or 1; using 0\n");
+    parse("HAKMEM_TINY_PROFILE=troughput", NULL, NULL);
+    assert_string_equal(said, "hakmem: HAKMEM_TINY_PROFILE=troughput: not one of default, conservative, "
+                              "throughput (did you mean throughput?); using default\n");
+    parse("HAKMEM_DEEPBIND=0", NULL, NULL);
+    assert_string_equal(said, "hakmem: HAKMEM_DEEPBIND=0: not one of clear, keep; using clear\n");
+}
+
+static void test_a_profile_sets_defaults_and_explicit_settings_win(void **state) {
+    (void)state;
+    parse("HAKMEM_SS_LRU_MB=3", "HAKMEM_TINY_PROFILE=conservative", NULL);
+    assert_string_equal(said, "");
+    assert_int_equal(options.ss_lru_mb, 3);
+    assert_int_equal(options.ss_lru_count, 0);
+    assert_int_equal(options.retain_mb, 0);
+    parse("HAKMEM_TINY_PROFILE=throughput", "HAKMEM_SS_LRU_MB=none", NULL);
+    assert_string_equal(said,
+                        "hakmem: HAKMEM_SS_LRU_MB=none: not a number of MB from 0 to 1048576; using 64\n");
+    assert_int_equal(options.ss_lru_mb, 64);
+    assert_int_equal(options.retain_mb, 512);
+}
+
+static void test_prewarm_of_one_class_wins_over_all(void **state) {
+    (void)state;
+    parse("HAKMEM_TINY_PREWARM_C39=0", "HAKMEM_TINY_PREWARM_ALL=5", "HAKMEM_TINY_PREWARM_C0=256");
+    assert_string_equal(said, "");
+    assert_int_equal(options.tiny_prewarm_blocks[0], 256);
+    assert_int_equal(options.tiny_prewarm_blocks[1], 5);
+    assert_int_equal(options.tiny_prewarm_blocks[38], 5);
+    assert_int_equal(options.tiny_prewarm_blocks[39], 0);
+    parse("HAKMEM_TINY_PREWARM_C7=257", "HAKMEM_TINY_PREWARM_ALL=9", NULL);
+    assert_string_equal(
+        said, "hakmem: HAKMEM_TINY_PREWARM_C7=257: not a number of blocks from 0 to 256; using 9\n");
+    assert_int_equal(options.tiny_prewarm_blocks[7], 9);
+}
+
+static void test_paths(void **state) {
+    static char entry[HAK_OPTION_PATH_BYTES + 64];
+    (void)state;
+    parse("HAKMEM_TINY_FRONT_DUMP=/tmp/a b.csv", NULL, NULL);
+    assert_string_equal(options.tiny_front_dump, "/tmp/a b.csv");
+    parse("HAKMEM_TINY_FRONT_DUMP=1", NULL, NULL);
+    assert_string_equal(options.tiny_front_dump, HAK_OPTION_PATH_STDERR);
+    parse("HAKMEM_TINY_FRONT_DUMP=0", NULL, NULL);
+    assert_string_equal(options.tiny_front_dump, "");
+    strcpy(entry, "HAKMEM_TINY_FRONT_DUMP=");
+    size_t name_bytes = strlen(entry);
+    memset(entry + name_bytes, 'p', HAK_OPTION_PATH_BYTES - 1);
+    entry[name_bytes + HAK_OPTION_PATH_BYTES - 1] = '\0';
+    parse(entry, NULL, NULL);
+    assert_string_equal(said, "");
+    assert_int_equal(strlen(options.tiny_front_dump), HAK_OPTION_PATH_BYTES - 1);
+    strcat(entry, "p");
+    parse(entry, NULL, NULL);
+    assert_non_null(strstr(said, "ppp...: longer than 1023 characters; using none\n"));
+    assert_string_equal(options.tiny_front_dump, "");
+}
+
+static void test_warnings_carry_no_control_characters(void **state) {
+    (void)state;
+    parse("HAKMEM_STATS=\x1b[31m\n", "HAKMEM_\x07=1", NULL);
+    assert_string_equal(said, "hakmem: HAKMEM_STATS=?[31m?: not 0 or 1; using 0\nhakmem: unknown option "
+                              "HAKMEM_?\n");
+}
+
+static void test_help_has_one_aligned_line_for_each_option(void **state) {
+    int ends[2];
+    size_t lines = 0;
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    hak_options_help(ends[1]);
+    assert_int_equal(close(ends[1]), 0);
+    ssize_t bytes = read(ends[0], said, sizeof said - 1);
+    assert_true(bytes > 0 && (size_t)bytes < sizeof said - 1);
+    said[bytes] = '\0';
+    assert_int_equal(close(ends[0]), 0);
+    size_t help_column = (size_t)(strstr(said, "MEANING") - said);
+    for (char *line = strtok(said, "\n"); line != NULL; line = strtok(NULL, "\n"), lines++) {
+        assert_true(strlen(line) > help_column);
+        assert_int_equal(line[help_column - 1], ' ');
+        assert_int_not_equal(line[help_column], ' ');
+    }
+    assert_int_equal(lines, HAK_OPTION_ROWS + 1);
+}
+
+static void test_nearest_counts_edits(void **state) {
+    struct hak_nearest nearest;
+    (void)state;
+    hak_nearest_begin(&nearest, "kitten", 6);
+    hak_nearest_offer(&nearest, "sitting", 7);
+    assert_string_equal(nearest.word, "sitting");
+    assert_int_equal(nearest.distance, 3);
+    hak_nearest_offer(&nearest, "mitten", 6);
+    assert_string_equal(nearest.word, "mitten");
+    hak_nearest_offer(&nearest, "bitten", 6);
+    assert_string_equal(nearest.word, "mitten");
+    hak_nearest_begin(&nearest, "", 0);
+    hak_nearest_offer(&nearest, "ab", 2);
+    assert_string_equal(nearest.word, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_stand_before_anything_ran),
+        cmocka_unit_test(test_every_row_is_within_its_bounds_and_named_once),
+        cmocka_unit_test(test_good_values_are_taken_in_silence),
+        cmocka_unit_test(test_empty_values_and_other_names_say_nothing),
+        cmocka_unit_test(test_unknown_names_get_the_nearest_match),
+        cmocka_unit_test(test_bad_numbers_keep_the_default),
+        cmocka_unit_test(test_bad_flags_and_words_keep_the_default),
+        cmocka_unit_test(test_a_profile_sets_defaults_and_explicit_settings_win),
+        cmocka_unit_test(test_prewarm_of_one_class_wins_over_all),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_warnings_carry_no_control_characters),
+        cmocka_unit_test(test_help_has_one_aligned_line_for_each_option),
+        cmocka_unit_test(test_nearest_counts_edits),
+    };
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}
