@@ -202,62 +202,59 @@ TEST_WARNINGS := -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-use-afte
                  -Wno-mismatched-dealloc -Wno-alloc-size-larger-than -Wno-deprecated-declarations
 TEST_FLAGS := -g -O1 -fno-builtin -pthread -Icore -Iinclude -Itests $(TEST_WARNINGS)
 TEST_LIBS := -lcmocka -lm -ldl
-RELEASE_1 := -DHAKMEM_BUILD_RELEASE=1
-RELEASE_0 := -DHAKMEM_BUILD_RELEASE=0
 
-# Per flavour of test: its compile flags, and the library that unit and stress (A) and api (S) link with.
-T_release := $(RELEASE_1)
-A_release := libhakmem.a
-S_release := libhakmem.so
-T_debug := $(RELEASE_0)
-A_debug := build/debug/libhakmem.a
-S_debug := libhakmem-debug.so
-T_tsan := $(RELEASE_0) -fsanitize=thread
-A_tsan := build/tsan/libhakmem.a
-T_ubsan := $(RELEASE_0) -fsanitize=undefined -fno-sanitize-recover=all
-A_ubsan := build/ubsan/libhakmem.a
+# Flavours of test binaries. `plain` ones know nothing of hakmem and run under LD_PRELOAD, the others are linked
+# with the archive of their flavour.
+TEST_FLAGS_plain := -DHAKMEM_BUILD_RELEASE=1
+TEST_FLAGS_release := -DHAKMEM_BUILD_RELEASE=1 -DTEST_HAK_NAMES
+TEST_FLAGS_debug := -DHAKMEM_BUILD_RELEASE=0 -DTEST_HAK_NAMES
+TEST_FLAGS_tsan := $(TEST_FLAGS_debug) -fsanitize=thread
+TEST_FLAGS_ubsan := $(TEST_FLAGS_debug) -fsanitize=undefined -fno-sanitize-recover=all
+TEST_ARCHIVE_release := libhakmem.a
+$(foreach flavour,debug tsan ubsan,$(eval TEST_ARCHIVE_$(flavour) := build/$(flavour)/libhakmem.a))
 
+TEST_FOLDERS := $(filter-out support plugins,$(patsubst tests/%/,%,$(wildcard tests/*/)))
+PRELOADED_FOLDERS := $(filter-out unit,$(TEST_FOLDERS))
 suites_in = $(basename $(wildcard tests/$1/*_test.c tests/$1/*_test.cc))
 # $(call binaries,FLAVOUR,FOLDERS)
 binaries = $(foreach folder,$2,$(patsubst tests/%,build/tests/$1/%,$(call suites_in,$(folder))))
-TEST_BINARIES := $(foreach flavour,release debug,$(call binaries,$(flavour),unit api stress)) \
+TEST_BINARIES := $(call binaries,plain,$(PRELOADED_FOLDERS)) \
+                 $(foreach flavour,release debug,$(call binaries,$(flavour),unit)) \
                  $(foreach flavour,tsan ubsan,$(call binaries,$(flavour),stress))
-TEST_PROGRAMS := $(foreach folder,api misuse stress programs build,\
+TEST_PROGRAMS := $(foreach folder,$(PRELOADED_FOLDERS),\
     $(patsubst tests/%.c,build/tests/plain/%,$(filter-out %_test.c,$(wildcard tests/$(folder)/*.c))))
 TEST_PLUGINS := $(patsubst tests/%.c,build/tests/plain/%.so,$(wildcard tests/plugins/*.c))
 
-# $(call test_rules_of,FLAVOUR). -fno-lto: the archive's machine code is used as it is, not generated per test.
+# $(call test_rules_of,FLAVOUR,SUITES). -fno-lto: the archive's machine code as it is, not generated per test.
 define test_rules_of
-lib_$1 := $(patsubst tests/%.c,build/tests/$1/%.o,$(wildcard tests/lib/*.c))
-build/tests/$1/%.o: tests/%.c build/$1/flags Makefile
+support_$1 := $(patsubst tests/%.c,build/tests/$1/%.o,$(wildcard tests/support/*.c))
+test_compile_$1 = $$(TEST_FLAGS) $$(TEST_FLAGS_$1)
+build/tests/$1/flags: FORCE
+	$$(call remember,$$(CC) $$(CXX) $$(test_compile_$1) $$(support_$1) $$(TEST_LIBS))
+build/tests/$1/%.o: tests/%.c build/tests/$1/flags | cmocka
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(CC) -std=gnu17 $$(TEST_FLAGS) $$(T_$1) -MMD -MP -c $$< -o $$@
-build/tests/$1/%.o: tests/%.cc build/$1/flags Makefile
+	$$(Q)$$(CC) -std=gnu17 $$(test_compile_$1) -MMD -MP -c $$< -o $$@
+build/tests/$1/%.o: tests/%.cc build/tests/$1/flags | cmocka
 	@mkdir -p $$(@D)
 	$$(call say,CXX,$$@)
-	$$(Q)$$(CXX) -std=gnu++17 $$(TEST_FLAGS) $$(T_$1) -MMD -MP -c $$< -o $$@
-build/tests/$1/unit/% build/tests/$1/stress/%: LIBRARY = $$(A_$1)
-build/tests/$1/api/%: LIBRARY = $$(S_$1) -Wl,-rpath,$$(CURDIR)/build/$1
-$(call binaries,$1,unit stress): $$(A_$1)
-$(call binaries,$1,api): $$(S_$1)
-$(call binaries,$1,unit api stress): build/tests/$1/%: build/tests/$1/%.o $$(lib_$1)
+	$$(Q)$$(CXX) -std=gnu++17 $$(test_compile_$1) -MMD -MP -c $$< -o $$@
+$2: build/tests/$1/%: build/tests/$1/%.o $$(support_$1) $$(TEST_ARCHIVE_$1) build/tests/$1/flags
 	$$(call say,LD,$$@)
-	$$(Q)$$(if $$(wildcard tests/$$*.cc),$$(CXX),$$(CC)) -pthread -fno-lto $$(filter -fsanitize%,$$(T_$1)) \
-	    $$< $$(lib_$1) $$(LIBRARY) $$(TEST_LIBS) -o $$@
+	$$(Q)$$(if $$(wildcard tests/$$*.cc),$$(CXX),$$(CC)) -pthread -fno-lto $$(filter -fsanitize%,$$(TEST_FLAGS_$1)) \
+	    $$< $$(support_$1) $$(TEST_ARCHIVE_$1) $$(TEST_LIBS) -o $$@
 -include $$(wildcard build/tests/$1/*/*.d)
 endef
-$(foreach flavour,release debug tsan ubsan,$(eval $(call test_rules_of,$(flavour))))
+$(foreach flavour,plain release debug tsan ubsan,$(eval \
+    $(call test_rules_of,$(flavour),$(filter build/tests/$(flavour)/%,$(TEST_BINARIES)))))
 
-$(TEST_PROGRAMS): build/tests/plain/%: tests/%.c build/release/flags Makefile
+$(TEST_PROGRAMS) $(TEST_PLUGINS): build/tests/plain/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) -std=gnu17 $(TEST_FLAGS) $(RELEASE_1) -MMD -MP -MT $@ $< -o $@ -lm -ldl
-$(TEST_PLUGINS): build/tests/plain/%.so: tests/%.c build/release/flags Makefile
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) -std=gnu17 $(TEST_FLAGS) $(RELEASE_1) -MMD -MP -MT $@ -fPIC -shared $< -o $@
--include $(wildcard build/tests/plain/*/*.d)
+	$(Q)$(CC) -std=gnu17 $(test_compile_plain) -MMD -MP -MT $@ $(if $(filter %.so,$@),-fPIC -shared) \
+	    $(filter %.c,$^) -o $@ -lm -ldl
+$(TEST_PROGRAMS): build/tests/plain/%: tests/%.c
+$(TEST_PLUGINS): build/tests/plain/%.so: tests/%.c
 
 .SECONDARY:
 .PHONY: cmocka test-programs test test-all check format
