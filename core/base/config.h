@@ -9,6 +9,7 @@
 #define HAK_BASE_CONFIG_H
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifndef HAKMEM_BUILD_RELEASE

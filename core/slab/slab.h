@@ -1,17 +1,19 @@
 /*
  * slab.h - a slab: blocks of one class in one to eight units, its header map, and the word that governs both.
  *
- * See core/README.md, "the lease", for who may change what. In short: a thread that frees blocks stores FREE
- * into their header bytes and then adds to the count in the slab's word, its last access to the slab;
- * everything else (sweeping the map, carving, moving the slab between lists, retiring it) is done by the
- * holder of the lease, a bit in the same word. Nobody waits for a lease.
+ * The lease, in short (core/README.md tells it whole): a thread that frees blocks stores FREE into their
+ * header bytes and then adds to the count in the slab's word, its last access to the slab. Everything else
+ * (sweeping the map, carving, moving the slab between places, purging pages beneath it, retiring it) is done
+ * by the holder of the lease, a bit in the same word. Nobody ever waits for a lease.
+ *
+ * Functions that may leave work behind return an event with the lease still held; the caller must act on it.
  */
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
 
 #include "base/atomic.h"
 #include "base/config.h"
-#include "os/lock.h"
+#include "meta/registry.h"
 
 struct slab_list;
 
@@ -22,30 +24,84 @@ enum hak_place {
     HAK_PLACE_LISTED,  /* linked in slab->list: a class's orphans or a heap's slabs with remote frees */
 };
 
-/*
- * Owner: the heap named in `word`, or nobody (0). A record belongs to its SuperSlab for ever and is reused in
- * place. Invariant when no lease is held: counted free blocks in word == FREE bytes below carved_blocks whose
- * free has been counted + (capacity_blocks - carved_blocks); live + cached + counted + not yet counted ==
- * capacity_blocks.
- */
-struct slab {
-    _Atomic uint64_t word; /* count, lease, place, class, owner: see slab_word.h */
-    _Atomic uint8_t *map;  /* lease holder writes, const while assigned: capacity_blocks header bytes */
-    uintptr_t base;        /* const while assigned: address of block 0 */
-    struct slab *prev;     /* under list's lock */
-    struct slab *next;     /* under list's lock */
-    _Atomic(struct slab_list *) list; /* written under that list's lock; NULL when linked nowhere */
-    uint16_t capacity_blocks;         /* const while assigned */
-    uint16_t carved_blocks;           /* lease holder: blocks below were handed out before; none above was */
-    uint16_t sweep_cursor;            /* lease holder: where the next sweep starts */
-    uint8_t units;                    /* const while taken: length of the span */
-    uint8_t unit_idx;                 /* const: position in the SuperSlab */
-    uint8_t class_idx;                /* const while assigned */
-    bool is_zero;                     /* lease holder: blocks from carved_blocks on are known to be zero */
-    uint16_t relist_blocks; /* const while assigned: free blocks from which a full slab is worth listing */
-    uint32_t fork_epoch;    /* lease holder: see slab_rebuild */
+enum hak_slab_event {
+    HAK_EVENT_NONE,   /* nothing to do; the lease is not held */
+    HAK_EVENT_LIST,   /* lease held: place the slab where its free blocks will be found, then release */
+    HAK_EVENT_RETIRE, /* lease held: all blocks are counted free: hak_slab_retire() */
 };
 
+/*
+ * Owner: the heap named in `word`, or nobody (0). A record belongs to its SuperSlab for ever and is reused in
+ * place. Invariant while no lease is held: count in word + frees stored but not yet counted == FREE bytes
+ * below carved_blocks + (capacity_blocks - carved_blocks); live + cached + those == capacity_blocks.
+ */
+struct slab {
+    _Atomic uint64_t word;            /* atomic: see slab_word.h */
+    _Atomic uint8_t *map;             /* const while assigned: capacity_blocks header bytes */
+    uintptr_t base;                   /* const while taken: address of block 0 */
+    struct slab *prev;                /* under the list's lock */
+    struct slab *next;                /* under the list's lock */
+    _Atomic(struct slab_list *) list; /* atomic, written under that list's lock; NULL when linked nowhere */
+    uint16_t capacity_blocks;         /* const while assigned */
+    uint16_t relist_blocks; /* const while assigned: free blocks from which a full slab is worth listing */
+    uint16_t carved_blocks; /* lease holder: every block below was handed out once, none above was */
+    uint16_t sweep_cursor;  /* lease holder: where the next sweep starts */
+    uint8_t units;          /* const while taken: length of the span */
+    uint8_t unit_idx;       /* const: position in the SuperSlab */
+    uint8_t class_idx;      /* const while assigned */
+    bool is_zero;           /* lease holder: blocks from carved_blocks on are known to be zero */
+};
 _Static_assert(sizeof(struct slab) <= HAK_CACHE_LINE_BYTES, "a slab's record is one cache line");
+
+/*
+ * Sets a taken, unassigned slab up for a class: header map, registry words. Returns 0 with the lease held
+ * (all blocks free, place NOWHERE), or ENOMEM with the slab unassigned as before.
+ */
+int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner);
+
+/*
+ * Takes the lease by way of a warm hint. False when the hint is stale (another class, owner or place) or the
+ * lease is held by somebody else, who then finds the slab placed NOWHERE and sees to it; either way the
+ * caller drops the hint. On success the place is NOWHERE.
+ */
+bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner);
+
+/* Takes the lease of an assigned slab wherever it is, leaving its place as it is. False if leased or
+ * unassigned. */
+bool hak_slab_lease_any(struct slab *slab);
+
+/*
+ * Gives the lease back after `taken_blocks` blocks were taken out. `place` WARM when the caller keeps a hint,
+ * else NOWHERE. `owner` is the owner from now on.
+ */
+enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
+                                     uint32_t owner);
+
+/* Gives back a lease taken by hak_slab_lease_any(); the place stays what it is unless the hint was dropped.
+ */
+enum hak_slab_event hak_slab_release_any(struct slab *slab);
+
+/* Counts `blocks` blocks whose headers this thread has just stored FREE: the caller's last access to the
+ * slab. */
+enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks);
+
+/* The heap that owns the slab: to be asked by the lease holder. */
+uint32_t hak_slab_owner(const struct slab *slab);
+
+/*
+ * Ends an assigned slab, all of whose blocks are counted free, and gives its units back. Lease held; gone
+ * after. May purge: no lock held.
+ */
+void hak_slab_retire(struct slab *slab);
+
+/* The slab that a header map belongs to. */
+HAK_INLINE struct slab *hak_slab_of_map(const _Atomic uint8_t *map) {
+    return *(struct slab *const *)(const void *)(map - sizeof(uint64_t) * 2);
+}
+
+/* The slab of a pointer into an assigned slab. */
+HAK_INLINE struct slab *hak_slab_of_block(const void *block) {
+    return hak_slab_of_map(hak_word_address(hak_registry_word_at(block)));
+}
 
 #endif

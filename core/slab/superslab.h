@@ -2,9 +2,9 @@
  * superslab.h - SuperSlabs: 2 MiB of address space at a multiple of 2 MiB, 32 units, and who has which.
  *
  * Hands out runs of units to slabs (one to eight) and whole SuperSlabs to the large floor, from the fullest
- * SuperSlab first, so that thinly used ones empty. Knows which free units are known to be zero and which hold
- * stale data that a purge would give back. Empty SuperSlabs wait in an LRU with bounds in count, bytes and
- * age. Does not know blocks. One lock of rank SUPERSLAB, never held across a system call.
+ * SuperSlab first, so that thinly used ones empty. Knows which free units are known to be zero and which are
+ * dirty: hold stale data that a purge would give back. Empty SuperSlabs wait in an LRU with bounds in count,
+ * bytes and age. Does not know blocks. One lock of rank SUPERSLAB, never held across a system call.
  */
 #ifndef HAK_SLAB_SUPERSLAB_H
 #define HAK_SLAB_SUPERSLAB_H
@@ -20,69 +20,83 @@ enum hak_tier {
     HAK_TIER_DRAINING, /* little used: hands out units only when no HOT one can, so that it empties */
     HAK_TIER_FREE,     /* empty: in the LRU */
     HAK_TIER_WHOLE,    /* lent whole to the large floor */
-    HAK_TIER_NONE,     /* record without memory: on the list of spare records */
+    HAK_TIER_NONE,     /* record without memory: spare, or on its way to or from the system */
 };
 
 /*
  * Owner: this floor. The record outlives its memory and is reused for other SuperSlabs only (type-stable), so
- * that a stale pointer to one of its slabs reads a slab. Invariant, under the lock: free_units, purging_units
- * and the units of assigned slabs are disjoint and cover all 32 (unless WHOLE or NONE); zero_units is a
- * subset of free_units.
+ * that a stale pointer to one of its slabs reads a slab. Invariant, under the lock, for HOT, DRAINING and
+ * FREE: free_units, purging_units and the spans of taken slabs are disjoint and cover all 32 units;
+ * zero_units is a subset of free_units.
  */
 struct superslab {
     struct slab slabs[HAK_UNITS_PER_SUPERSLAB]; /* slab i is the one that starts at unit i, if any */
     uintptr_t base;                             /* const while mapped */
     uint32_t free_units;                        /* under lock: mask */
-    uint32_t zero_units;                        /* under lock: mask, of free units whose bytes are all zero */
-    uint32_t purging_units;                     /* under lock: mask, of units being purged by some thread */
+    uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
+    uint32_t purged_units;                      /* under lock: mask, of zero units those once given back */
+    uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
     enum hak_tier tier;                         /* under lock */
+    bool is_in_dirty_list;                      /* under lock */
     struct superslab *prev, *next;              /* under lock: bucket, LRU or spare list */
+    struct superslab *dirty_prev, *dirty_next;  /* under lock: those with dirty units, oldest first */
     uint64_t emptied_ms;                        /* under lock: when it became FREE */
-    uint32_t index;                             /* const: position in the table of all records */
-    bool is_huge_advised;                       /* under lock */
 };
 
 /*
  * Finds `units` (1 to 8) contiguous free units, mapping a new SuperSlab if there are none. Returns the slab
- * record of the first unit with base, units and is_zero set and its word UNASSIGNED, or NULL when out of
- * memory. The registry is prepared for the range.
+ * record of the first unit with base, units and is_zero set, unassigned, or NULL when out of memory. The
+ * registry is prepared for the range. Slow: no lock held.
  */
 struct slab *hak_superslab_take_units(unsigned units);
 
 /*
  * Gives the units of an unassigned slab back. `is_zero`: nothing was written there since they were known
- * zero. May give memory back to the system, within the bounds of a purge step: no lock held by the caller.
+ * zero. May give memory back to the system, within the bounds of a purge step. Slow: no lock held.
  */
 void hak_superslab_give_units(struct slab *slab, bool is_zero);
 
 /*
  * An empty SuperSlab for the large floor alone: 2 MiB at `base`, registry prepared, words not yet stored.
- * NULL when out of memory.
+ * NULL when out of memory. Slow: no lock held.
  */
 struct superslab *hak_superslab_take_whole(bool *is_zero);
 void hak_superslab_give_whole(struct superslab *superslab, bool is_zero);
 
 /* The SuperSlab that a slab record belongs to. */
-struct superslab *hak_superslab_of(const struct slab *slab);
+HAK_INLINE struct superslab *hak_superslab_of(const struct slab *slab) {
+    return (struct superslab *)(uintptr_t)(slab - slab->unit_idx);
+}
 
-/* Every record ever made, by index; NULL beyond the last. For walks: no lock needed, records are never
- * unmapped. */
+/* Every record ever made, by index; NULL beyond the last. Any thread; records are never unmapped. */
 struct superslab *hak_superslab_at(size_t index);
 
 struct hak_superslab_counts {
     size_t mapped;      /* SuperSlabs with memory */
     size_t empty;       /* of those, in the LRU */
     size_t whole;       /* of those, lent to the large floor */
-    size_t free_units;  /* in HOT and DRAINING ones */
-    size_t dirty_units; /* free units, of all tiers, that a purge would give back */
+    size_t free_units;  /* of those not lent whole */
+    size_t dirty_units; /* of those, what a purge would give back */
 };
 void hak_superslab_count(struct hak_superslab_counts *counts);
 
-/* Unmaps every empty SuperSlab and purges every dirty free unit. Returns the bytes given back. */
-size_t hak_superslab_trim(void);
+/*
+ * Gives dirty free units back until at most `keep_bytes` of them stay, whole empty SuperSlabs first (those
+ * are unmapped). Returns the bytes given back. Slow: no lock held.
+ */
+size_t hak_superslab_trim(size_t keep_bytes);
 
-/* Number of SuperSlabs mapped since start (a counter for statistics). */
+/* SuperSlabs mapped since start. */
 uint64_t hak_superslab_births(void);
+
+/*
+ * For the child of a fork, alone in its process: puts the masks right where other threads were cut off
+ * between taking units and assigning them. Every slab record is in its final state.
+ */
+void hak_superslab_rebuild(void);
+
+/* Checks the invariants of every SuperSlab; false with the broken one in *why. */
+bool hak_superslab_verify(const char **why);
 
 extern struct hak_lock hak_superslab_lock;
 

@@ -1,0 +1,43 @@
+/*
+ * blocks.h - moving blocks between slabs and caches: taking them out under the lease, returning them without.
+ */
+#ifndef HAK_SLAB_BLOCKS_H
+#define HAK_SLAB_BLOCKS_H
+
+#include "slab/header_map.h"
+#include "slab/slab.h"
+
+/* A block and its header byte: what a cache holds, so that malloc needs no look-up. */
+struct block_ref {
+    void *block;
+    hak_header *header;
+};
+
+/*
+ * Takes up to `want` blocks out of a slab whose lease the caller holds: freed ones first, else never used
+ * ones, each now CACHED or CACHED_ZERO. refs[0 .. result) are in falling order of address, so that a LIFO
+ * pops rising ones. The caller passes the result to hak_slab_release().
+ */
+unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want);
+
+/*
+ * Called with a slab that an event is due for: the lease is held and the callee must see to it
+ * (hak_slab_retire() or a place to be listed at, then a release).
+ */
+typedef void (*hak_event_handler)(struct slab *slab, enum hak_slab_event event, void *context);
+
+/*
+ * Returns blocks, of any slabs, whose headers are CACHED, CACHED_ZERO or (just freed) LIVE: FREE into each
+ * header byte, then one count per slab and batch. `owner` is the caller's heap: the result says how many
+ * blocks belong to slabs of others.
+ */
+unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
+                           hak_event_handler handler, void *context);
+
+/*
+ * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns the bytes
+ * given back. Slow: no lock held.
+ */
+size_t hak_blocks_purge(struct slab *slab);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * purge.c - see purge.h.
+ *
+ * What is being given back is nobody's meanwhile: its units are marked purging, or its SuperSlab has no tier,
+ * so the lock is free during the system call. A purge that fails (locked pages) leaves the units dirty and is
+ * not tried again for a second. Registry words are not touched: freed units keep their FREED marks, which
+ * name a double free also after the memory is gone.
+ */
+#include "slab/purge.h"
+#include "os/os.h"
+#include "slab/superslab_pool.h"
+
+#define RETRY_MS 1000u
+
+/* Unmaps an empty SuperSlab that has been taken out of the LRU. Returns the bytes given back. */
+static size_t unmap_detached(struct superslab *s, bool is_zero) {
+    int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_superslab_lock);
+    if (error == 0) {
+        hak_superslab_push_spare(s);
+        hak_retention_note_purged(&hak_superslab_pool.retention, HAK_SUPERSLAB_BYTES, now_ms);
+    } else {
+        s->emptied_ms = now_ms; /* it goes to the young end: no victim for a while */
+        hak_superslab_none_to_free(s, is_zero);
+        hak_superslab_pool.purge_retry_ms = now_ms + RETRY_MS;
+    }
+    hak_lock_release(&hak_superslab_lock);
+    return error == 0 ? HAK_SUPERSLAB_BYTES : 0;
+}
+
+/* Purges one run of dirty units, already marked purging. Returns the bytes given back. */
+static size_t purge_marked(struct superslab *s, uint32_t run) {
+    size_t bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
+    int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), bytes);
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_superslab_lock);
+    if (error == 0) {
+        hak_superslab_change(s, (struct hak_unit_change){.purge_done = run});
+        hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
+    } else {
+        hak_superslab_change(s, (struct hak_unit_change){.purge_failed = run});
+        hak_superslab_pool.purge_retry_ms = now_ms + RETRY_MS;
+    }
+    hak_lock_release(&hak_superslab_lock);
+    return error == 0 ? bytes : 0;
+}
+
+/* The lowest run of dirty units. */
+static uint32_t first_dirty_run(const struct superslab *s) {
+    uint32_t dirty = s->free_units & ~s->zero_units;
+    uint32_t above = dirty + (dirty & -dirty); /* carries through the lowest run */
+    return dirty & ~above;
+}
+
+/* One system call's worth. Returns the bytes given back; 0 when there is nothing to do or it failed. */
+static size_t purge_once(size_t keep_bytes, bool is_trim) {
+    uint64_t now_ms = hak_os_now_ms();
+    struct superslab_pool *pool = &hak_superslab_pool;
+    hak_lock_acquire(&hak_superslab_lock);
+    if (!is_trim && now_ms < pool->purge_retry_ms) {
+        hak_lock_release(&hak_superslab_lock);
+        return 0;
+    }
+    if (!is_trim) {
+        keep_bytes = hak_superslab_floor_bytes(now_ms);
+    }
+    bool is_above = pool->dirty_units * HAK_UNIT_BYTES > keep_bytes;
+    struct superslab *victim = hak_superslab_lru_victim(now_ms);
+    bool unmaps_all = is_trim && keep_bytes == 0;
+    if (victim == NULL && (is_above || unmaps_all)) {
+        victim = pool->lru_oldest;
+    }
+    if (victim != NULL) {
+        bool is_zero = victim->zero_units == UINT32_MAX;
+        hak_superslab_free_to_none(victim);
+        hak_lock_release(&hak_superslab_lock);
+        return unmap_detached(victim, is_zero);
+    }
+    struct superslab *dirty = is_above ? pool->dirty_oldest : NULL;
+    uint32_t run = 0;
+    if (dirty != NULL) {
+        run = first_dirty_run(dirty);
+        hak_superslab_change(dirty, (struct hak_unit_change){.purge_begun = run});
+    }
+    hak_lock_release(&hak_superslab_lock);
+    return dirty != NULL ? purge_marked(dirty, run) : 0;
+}
+
+void hak_purge_step(void) {
+    size_t given_bytes = 0;
+    for (unsigned call = 0; call < HAK_PURGE_STEP_CALLS && given_bytes < HAK_PURGE_STEP_BYTES; call++) {
+        size_t bytes = purge_once(0, false);
+        if (bytes == 0) {
+            return;
+        }
+        given_bytes += bytes;
+    }
+}
+
+size_t hak_purge_down_to(size_t keep_bytes) {
+    size_t given_bytes = 0;
+    size_t bytes;
+    while ((bytes = purge_once(keep_bytes, true)) != 0) {
+        given_bytes += bytes;
+    }
+    return given_bytes;
+}

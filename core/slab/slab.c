@@ -1,0 +1,175 @@
+/*
+ * slab.c - the life of a slab: assigned, leased and released, counted free, retired. See slab.h.
+ *
+ * The word is changed by compare-and-swap alone, so that a state and the count it was decided on change
+ * together: a free that finds the slab NOWHERE and worth listing takes the lease in the same step in which it
+ * counts, and a holder that marks it NOWHERE does so only if no free was counted since it looked. No wake-up
+ * is lost.
+ */
+#include "slab/slab.h"
+#include "base/assert.h"
+#include "meta/arena.h"
+#include "meta/classes.h"
+#include "slab/slab_list.h"
+#include "slab/slab_word.h"
+#include "slab/superslab.h"
+#include <errno.h>
+
+/* Before the map: its slab's address, and padding that keeps the map 16-byte aligned. Behind it: room for the
+ * last vector load of a sweep. */
+#define MAP_PREFIX_BYTES 16u
+#define MAP_SLACK_BYTES  16u
+
+/* A full slab is listed again once a sixteenth of its blocks is free: each visit then finds enough to pay for
+ * itself. */
+#define RELIST_SHIFT 4u
+
+static size_t map_allocation_bytes(unsigned capacity_blocks) {
+    return MAP_PREFIX_BYTES + capacity_blocks + MAP_SLACK_BYTES;
+}
+
+static void store_registry_words(const struct slab *slab) {
+    for (unsigned unit = 0; unit < slab->units; unit++) {
+        hak_word word = hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map);
+        hak_registry_store((void *)(slab->base + unit * HAK_UNIT_BYTES), word);
+    }
+}
+
+int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
+    unsigned capacity = hak_class_capacity(class_idx);
+    HAK_ASSERT(slab->units == hak_class_units[class_idx]);
+    char *memory = hak_meta_alloc(map_allocation_bytes(capacity));
+    if (memory == NULL) {
+        return ENOMEM;
+    }
+    *(struct slab **)(void *)memory = slab;
+    slab->map = (_Atomic uint8_t *)(memory + MAP_PREFIX_BYTES);
+    slab->class_idx = (uint8_t)class_idx;
+    slab->capacity_blocks = (uint16_t)capacity;
+    slab->relist_blocks = (uint16_t)(capacity >> RELIST_SHIFT == 0 ? 1 : capacity >> RELIST_SHIFT);
+    slab->carved_blocks = 0;
+    slab->sweep_cursor = 0;
+    store_registry_words(slab);
+    /* release: pairs with the acquire of the word in hak_slab_lease_any() and hak_slab_lease_warm() */
+    hak_atomic_store_release(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));
+    return 0;
+}
+
+bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) {
+    /* acquire: pairs with the release in hak_slab_release() and hak_slab_count_free() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    for (;;) {
+        if (!hak_slab_word_is_assigned(word) || hak_slab_word_place(word) != HAK_PLACE_WARM ||
+            hak_slab_word_class(word) != class_idx || hak_slab_word_owner(word) != owner) {
+            return false;
+        }
+        /* The hint is used up either way: a holder that finds NOWHERE at its release lists the slab anew. */
+        uint64_t leased = hak_slab_word_with_place(word, HAK_PLACE_NOWHERE) | HAK_LEASED;
+        /* acq_rel: pairs with the swaps in hak_slab_release() and hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, leased)) {
+            return !hak_slab_word_is_leased(word);
+        }
+    }
+}
+
+bool hak_slab_lease_any(struct slab *slab) {
+    /* acquire: pairs with the release in hak_slab_assign(), hak_slab_release() and hak_slab_count_free() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    for (;;) {
+        if (!hak_slab_word_is_assigned(word) || hak_slab_word_is_leased(word)) {
+            return false;
+        }
+        /* acq_rel: pairs with the swaps in hak_slab_release() and hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, word | HAK_LEASED)) {
+            return true;
+        }
+    }
+}
+
+enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
+                                     uint32_t owner) {
+    /* acquire: pairs with the release in hak_slab_count_free() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    for (;;) {
+        HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
+        uint64_t next = hak_slab_word_with_owner(hak_slab_word_with_place(word - taken_blocks, place), owner);
+        int count = hak_slab_word_count(next);
+        enum hak_slab_event event = HAK_EVENT_NONE;
+        if (count == (int)slab->capacity_blocks) {
+            event = HAK_EVENT_RETIRE;
+        } else if (place == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
+            event = HAK_EVENT_LIST;
+        } else {
+            next &= ~HAK_LEASED;
+        }
+        /* acq_rel: pairs with the swaps that take the lease, and with the count in hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, next)) {
+            return event;
+        }
+    }
+}
+
+enum hak_slab_event hak_slab_release_any(struct slab *slab) {
+    /* acquire: pairs with the release in hak_slab_count_free() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    for (;;) {
+        HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
+        int count = hak_slab_word_count(word);
+        if (count == (int)slab->capacity_blocks) {
+            return HAK_EVENT_RETIRE;
+        }
+        if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
+            return HAK_EVENT_LIST;
+        }
+        /* acq_rel: pairs with the swaps that take the lease, and with the count in hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, word & ~HAK_LEASED)) {
+            return HAK_EVENT_NONE;
+        }
+    }
+}
+
+enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
+    /* relaxed: capacity and relist_blocks cannot change while frees of ours are uncounted; the swap orders
+     * the rest */
+    uint64_t word = hak_atomic_load_relaxed(&slab->word);
+    for (;;) {
+        uint64_t next = word + blocks;
+        int count = hak_slab_word_count(next);
+        enum hak_slab_event event = HAK_EVENT_NONE;
+        HAK_ASSERT(hak_slab_word_is_assigned(word) && count <= (int)slab->capacity_blocks);
+        if (!hak_slab_word_is_leased(word)) {
+            if (count == (int)slab->capacity_blocks) {
+                event = HAK_EVENT_RETIRE;
+            } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
+                event = HAK_EVENT_LIST;
+            }
+            if (event != HAK_EVENT_NONE) {
+                next |= HAK_LEASED;
+            }
+        }
+        /* acq_rel: pairs with the swaps in hak_slab_release(), hak_slab_lease_warm() and
+         * hak_slab_lease_any(): the next holder of the lease sees our FREE bytes, and we, if we become it,
+         * see everybody's */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, next)) {
+            return event;
+        }
+    }
+}
+
+uint32_t hak_slab_owner(const struct slab *slab) {
+    /* relaxed: the owner changes only under the lease, which the caller holds */
+    return hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word));
+}
+
+void hak_slab_retire(struct slab *slab) {
+    bool is_zero = slab->is_zero && slab->carved_blocks == 0;
+    hak_slab_list_unlink(slab);
+    hak_word freed = hak_word_for_number(HAK_KIND_SLAB_FREED, hak_class_block_bytes[slab->class_idx]);
+    hak_registry_fill((void *)slab->base, slab->units, freed);
+    _Atomic uint8_t *map = slab->map;
+    /* release: pairs with the acquire of the word in hak_slab_lease_any(), hak_slab_lease_warm(): a stale
+     * hint fails */
+    hak_atomic_store_release(&slab->word, HAK_WORD_UNASSIGNED);
+    hak_meta_free((char *)(void *)map - MAP_PREFIX_BYTES, map_allocation_bytes(slab->capacity_blocks));
+    hak_superslab_give_units(slab, is_zero);
+}

@@ -1,0 +1,152 @@
+/*
+ * slab_list.c - see slab_list.h.
+ */
+#include "slab/slab_list.h"
+#include "base/assert.h"
+#include "slab/slab_word.h"
+
+/* How many slabs a pop looks at for the fullest one. */
+#define POP_LOOK_MAX 4u
+
+static void set_count(struct slab_list *list, size_t change) {
+    /* relaxed: a hint for hak_slab_list_looks_empty(), written under the lock */
+    size_t count = hak_atomic_load_relaxed(&list->count);
+    hak_atomic_store_relaxed(&list->count, count + change); /* relaxed: as above */
+}
+
+static void link_locked(struct slab_list *list, struct slab *slab) {
+    slab->prev = NULL;
+    slab->next = list->head;
+    if (list->head != NULL) {
+        list->head->prev = slab;
+    }
+    list->head = slab;
+    hak_atomic_store_relaxed(&slab->list,
+                             list); /* relaxed: read under the lock, or by the lease holder, see unlink */
+    set_count(list, 1);
+}
+
+static void unlink_locked(struct slab_list *list, struct slab *slab) {
+    if (slab->prev != NULL) {
+        slab->prev->next = slab->next;
+    } else {
+        list->head = slab->next;
+    }
+    if (slab->next != NULL) {
+        slab->next->prev = slab->prev;
+    }
+    slab->prev = slab->next = NULL;
+    hak_atomic_store_relaxed(&slab->list, (struct slab_list *)NULL); /* relaxed: as in link_locked() */
+    set_count(list, (size_t)-1);
+}
+
+/* leased -> LISTED, lease given back; RETIRE with the lease held when every block is counted free. */
+static enum hak_slab_event leased_to_listed(struct slab *slab, uint32_t owner) {
+    /* acquire: pairs with the count's release in hak_slab_count_free() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    for (;;) {
+        HAK_ASSERT(hak_slab_word_is_leased(word));
+        if (hak_slab_word_count(word) == (int)slab->capacity_blocks) {
+            return HAK_EVENT_RETIRE;
+        }
+        uint64_t listed = hak_slab_word_with_owner(hak_slab_word_with_place(word, HAK_PLACE_LISTED), owner);
+        /* acq_rel: pairs with the swap in listed_to_leased() and the count in hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, listed & ~HAK_LEASED)) {
+            return HAK_EVENT_NONE;
+        }
+    }
+}
+
+/* LISTED -> leased, place NOWHERE. False while somebody else has the lease: he is about to unlink or release
+ * it. */
+static bool listed_to_leased(struct slab *slab) {
+    /* acquire: pairs with the release in leased_to_listed() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    for (;;) {
+        if (hak_slab_word_is_leased(word) || hak_slab_word_place(word) != HAK_PLACE_LISTED) {
+            return false;
+        }
+        uint64_t leased = hak_slab_word_with_place(word, HAK_PLACE_NOWHERE) | HAK_LEASED;
+        /* acq_rel: pairs with the swap in leased_to_listed() and the count in hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, leased)) {
+            return true;
+        }
+    }
+}
+
+bool hak_slab_list_push(struct slab_list *list, struct slab *slab, uint32_t owner,
+                        enum hak_slab_event *event) {
+    hak_lock_acquire(&list->lock);
+    bool is_open = list->is_open;
+    if (is_open) {
+        link_locked(list, slab);
+        *event = leased_to_listed(slab, owner);
+        if (*event == HAK_EVENT_RETIRE) {
+            unlink_locked(list, slab);
+        }
+    }
+    hak_lock_release(&list->lock);
+    return is_open;
+}
+
+/* The fullest of the first few slabs that nobody has leased; NULL if there is none. */
+static struct slab *choose_locked(struct slab_list *list) {
+    struct slab *best = NULL;
+    int best_count = 0;
+    unsigned looked = 0;
+    for (struct slab *s = list->head; s != NULL && looked < POP_LOOK_MAX; s = s->next) {
+        uint64_t word =
+            hak_atomic_load_relaxed(&s->word); /* relaxed: only a choice; listed_to_leased() decides */
+        if (hak_slab_word_is_leased(word)) {
+            continue;
+        }
+        looked++;
+        if (best == NULL || hak_slab_word_count(word) < best_count) {
+            best = s;
+            best_count = hak_slab_word_count(word);
+        }
+    }
+    return best;
+}
+
+struct slab *hak_slab_list_pop(struct slab_list *list) {
+    if (hak_slab_list_looks_empty(list)) {
+        return NULL;
+    }
+    hak_lock_acquire(&list->lock);
+    struct slab *slab;
+    do {
+        slab = choose_locked(list);
+    } while (slab != NULL && !listed_to_leased(slab));
+    if (slab != NULL) {
+        unlink_locked(list, slab);
+    }
+    hak_lock_release(&list->lock);
+    return slab;
+}
+
+void hak_slab_list_unlink(struct slab *slab) {
+    /* relaxed: only the lease holder (the caller) links; others may only set it to NULL, seen under the lock
+     * below */
+    struct slab_list *list = hak_atomic_load_relaxed(&slab->list);
+    if (list == NULL) {
+        return;
+    }
+    hak_lock_acquire(&list->lock);
+    if (hak_atomic_load_relaxed(&slab->list) == list) { /* relaxed: written under the lock that is held */
+        unlink_locked(list, slab);
+    }
+    hak_lock_release(&list->lock);
+}
+
+void hak_slab_list_open(struct slab_list *list) {
+    hak_lock_acquire(&list->lock);
+    list->is_open = true;
+    hak_lock_release(&list->lock);
+}
+
+void hak_slab_list_close(struct slab_list *list) {
+    hak_lock_acquire(&list->lock);
+    list->is_open = false;
+    hak_lock_release(&list->lock);
+}

@@ -1,0 +1,45 @@
+/*
+ * slab_list.h - a locked list of slabs: a class's orphans, or a heap's slabs with remote frees.
+ *
+ * A slab is linked and unlinked under the list's lock; it is linked only by the holder of its lease, and its
+ * place becomes LISTED together with the release of that lease, under the lock. So whoever finds it in the
+ * list and not leased may take it.
+ */
+#ifndef HAK_SLAB_SLAB_LIST_H
+#define HAK_SLAB_SLAB_LIST_H
+
+#include "os/lock.h"
+#include "slab/slab.h"
+
+struct slab_list {
+    struct hak_lock lock;
+    bool is_open;         /* under lock: a closed list refuses slabs */
+    struct slab *head;    /* under lock: most recently listed */
+    _Atomic size_t count; /* written under lock; read anywhere as a hint */
+};
+
+/*
+ * Links a leased slab and gives the lease back. False when the list is closed: the lease is still held.
+ * *event is NONE, or RETIRE (lease held, not linked) when all blocks turn out to be free.
+ */
+bool hak_slab_list_push(struct slab_list *list, struct slab *slab, uint32_t owner,
+                        enum hak_slab_event *event);
+
+/*
+ * Unlinks a slab of the list and takes its lease, place NOWHERE; NULL when there is none to be had. Prefers
+ * the one with the fewest free blocks among the first few.
+ */
+struct slab *hak_slab_list_pop(struct slab_list *list);
+
+/* Unlinks a leased slab from whichever list it is in. */
+void hak_slab_list_unlink(struct slab *slab);
+
+void hak_slab_list_open(struct slab_list *list);
+void hak_slab_list_close(struct slab_list *list);
+
+/* Whether there was a slab in it a moment ago. */
+HAK_INLINE bool hak_slab_list_looks_empty(struct slab_list *list) {
+    return hak_atomic_load_relaxed(&list->count) == 0; /* relaxed: a hint; the lock decides */
+}
+
+#endif

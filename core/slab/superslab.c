@@ -1,0 +1,319 @@
+/*
+ * superslab.c - see superslab.h: taking and giving units, mapping new SuperSlabs, the table of records.
+ */
+#include "slab/superslab.h"
+#include "base/assert.h"
+#include "conf/options.h"
+#include "meta/arena.h"
+#include "os/os.h"
+#include "slab/purge.h"
+#include "slab/slab_word.h"
+#include "slab/superslab_pool.h"
+
+/* The table of records: chunks of pointers, so that it grows without moving. 16 M SuperSlabs are 32 TiB. */
+#define TABLE_CHUNK_SHIFT 12u
+#define TABLE_CHUNK_SLOTS ((size_t)1 << TABLE_CHUNK_SHIFT)
+#define TABLE_CHUNKS      ((size_t)4096)
+
+typedef _Atomic(struct superslab *) superslab_slot;
+
+struct hak_lock hak_superslab_lock = HAK_LOCK_INIT(HAK_RANK_SUPERSLAB);
+
+static _Atomic(superslab_slot *) table[TABLE_CHUNKS]; /* written under the lock */
+static _Atomic size_t record_count;                   /* written under the lock */
+static _Atomic uint64_t births;
+static _Atomic uintptr_t lowest_base; /* where the next one would fit snugly */
+
+static uint32_t span_mask(const struct slab *slab) {
+    return hak_mask32(slab->units) << slab->unit_idx;
+}
+
+struct superslab *hak_superslab_at(size_t index) {
+    /* acquire: pairs with the release in add_to_table() */
+    if (index >= hak_atomic_load_acquire(&record_count)) {
+        return NULL;
+    }
+    superslab_slot *chunk =
+        hak_atomic_load_relaxed(&table[index >> TABLE_CHUNK_SHIFT]); /* relaxed: ordered by it */
+    return hak_atomic_load_relaxed(
+        &chunk[index & (TABLE_CHUNK_SLOTS - 1)]); /* relaxed: ordered by it as well */
+}
+
+/* Enters a record for good. False when the table is full or there is no memory for a chunk. */
+static bool add_to_table(struct superslab *s) {
+    superslab_slot *spare_chunk = NULL;
+    for (;;) {
+        hak_lock_acquire(&hak_superslab_lock);
+        size_t count = hak_atomic_load_relaxed(&record_count); /* relaxed: written under the lock */
+        size_t chunk_idx = count >> TABLE_CHUNK_SHIFT;
+        superslab_slot *chunk = NULL;
+        if (chunk_idx < TABLE_CHUNKS) {
+            chunk = hak_atomic_load_relaxed(&table[chunk_idx]); /* relaxed: written under the lock */
+            if (chunk == NULL && spare_chunk != NULL) {
+                chunk = spare_chunk;
+                spare_chunk = NULL;
+                hak_atomic_store_relaxed(&table[chunk_idx], chunk); /* relaxed: published by record_count */
+            }
+        }
+        if (chunk != NULL) {
+            /* relaxed: published by record_count below */
+            hak_atomic_store_relaxed(&chunk[count & (TABLE_CHUNK_SLOTS - 1)], s);
+            hak_atomic_store_release(&record_count,
+                                     count + 1); /* pairs with the load in hak_superslab_at() */
+        }
+        hak_lock_release(&hak_superslab_lock);
+        if (chunk != NULL || chunk_idx >= TABLE_CHUNKS) {
+            if (spare_chunk != NULL) {
+                hak_meta_free(spare_chunk, TABLE_CHUNK_SLOTS * sizeof(superslab_slot));
+            }
+            return chunk != NULL;
+        }
+        spare_chunk = hak_meta_alloc(TABLE_CHUNK_SLOTS * sizeof(superslab_slot));
+        if (spare_chunk == NULL) {
+            return false;
+        }
+    }
+}
+
+/* A record without memory: a spare one or a new one. */
+static struct superslab *obtain_record(void) {
+    hak_lock_acquire(&hak_superslab_lock);
+    struct superslab *s = hak_superslab_pop_spare();
+    hak_lock_release(&hak_superslab_lock);
+    if (s != NULL) {
+        return s;
+    }
+    s = hak_meta_alloc(sizeof *s);
+    if (s == NULL) {
+        return NULL;
+    }
+    s->tier = HAK_TIER_NONE;
+    for (unsigned i = 0; i < HAK_UNITS_PER_SUPERSLAB; i++) {
+        s->slabs[i].unit_idx = (uint8_t)i;
+    }
+    if (!add_to_table(s)) {
+        hak_meta_free(s, sizeof *s);
+        return NULL;
+    }
+    return s;
+}
+
+static void prefault(void *memory) {
+    if (hak_options.ss_prefault == HAK_PREFAULT_POPULATE &&
+        hak_os_populate(memory, HAK_SUPERSLAB_BYTES) == 0) {
+        return;
+    }
+    /* An old kernel cannot populate; touching does the same more slowly. */
+    for (size_t offset = 0; offset < HAK_SUPERSLAB_BYTES; offset += hak_os_page_bytes()) {
+        /* relaxed: nobody else knows this memory yet; atomic only so that the store stays */
+        hak_atomic_store_relaxed((_Atomic char *)memory + offset, 0);
+    }
+}
+
+/* Maps 2 MiB, next to the last ones if it can be: neighbours share one mapping in the kernel. */
+static uintptr_t map_memory(void) {
+    void *memory;
+    uintptr_t hint = hak_atomic_load_relaxed(&lowest_base); /* relaxed: a hint */
+    hint = hint > HAK_SUPERSLAB_BYTES ? hint - HAK_SUPERSLAB_BYTES : 0;
+    if (hak_os_map_aligned((void *)hint, HAK_SUPERSLAB_BYTES, HAK_SUPERSLAB_BYTES, &memory) != 0) {
+        return 0;
+    }
+    if (hak_registry_prepare(memory, HAK_SUPERSLAB_BYTES) != 0) {
+        (void)hak_os_unmap(memory, HAK_SUPERSLAB_BYTES);
+        return 0;
+    }
+    hak_atomic_store_relaxed(&lowest_base, (uintptr_t)memory); /* relaxed: a hint */
+    if (hak_options.ss_prefault != HAK_PREFAULT_OFF) {
+        prefault(memory);
+    }
+    return (uintptr_t)memory;
+}
+
+/* A record with fresh memory, in no list yet. NULL when out of memory. */
+static struct superslab *map_superslab(uintptr_t *base) {
+    struct superslab *s = obtain_record();
+    if (s == NULL) {
+        return NULL;
+    }
+    *base = map_memory();
+    if (*base == 0) {
+        hak_lock_acquire(&hak_superslab_lock);
+        hak_superslab_push_spare(s);
+        hak_lock_release(&hak_superslab_lock);
+        return NULL;
+    }
+    (void)hak_atomic_add_relaxed(&births, 1); /* relaxed: a statistic */
+    return s;
+}
+
+/* Under the lock: the record of the run's first unit, or NULL. */
+static struct slab *take_locked(unsigned units, uint64_t now_ms) {
+    unsigned unit_idx;
+    struct superslab *s = hak_superslab_choose(units, &unit_idx);
+    if (s == NULL) {
+        return NULL;
+    }
+    struct slab *slab = &s->slabs[unit_idx];
+    slab->units = (uint8_t)units;
+    slab->base = s->base + unit_idx * HAK_UNIT_BYTES;
+    uint32_t span = span_mask(slab);
+    slab->is_zero = (s->zero_units & span) == span;
+    size_t rewanted_bytes = hak_popcount32(s->purged_units & span) * HAK_UNIT_BYTES;
+    if (rewanted_bytes != 0) {
+        hak_retention_note_rewanted(&hak_superslab_pool.retention, rewanted_bytes, now_ms);
+    }
+    hak_superslab_change(s, (struct hak_unit_change){.taken = span});
+    return slab;
+}
+
+struct slab *hak_superslab_take_units(unsigned units) {
+    struct superslab *fresh = NULL;
+    uintptr_t base = 0;
+    for (;;) {
+        uint64_t now_ms = hak_os_now_ms();
+        hak_lock_acquire(&hak_superslab_lock);
+        if (fresh != NULL) {
+            hak_superslab_none_to_hot(fresh, base);
+            hak_retention_note_rewanted(&hak_superslab_pool.retention, HAK_SUPERSLAB_BYTES, now_ms);
+        }
+        struct slab *slab = take_locked(units, now_ms);
+        hak_lock_release(&hak_superslab_lock);
+        if (slab != NULL) {
+            return slab;
+        }
+        fresh = map_superslab(&base);
+        if (fresh == NULL) {
+            return NULL;
+        }
+    }
+}
+
+void hak_superslab_give_units(struct slab *slab, bool is_zero) {
+    struct superslab *s = hak_superslab_of(slab);
+    uint64_t now_ms = hak_os_now_ms();
+    struct hak_unit_change change = {0};
+    hak_lock_acquire(&hak_superslab_lock);
+    *(is_zero ? &change.freed_zero : &change.freed_dirty) = span_mask(slab);
+    hak_superslab_change(s, change);
+    if (s->tier == HAK_TIER_FREE) {
+        s->emptied_ms = now_ms;
+    }
+    hak_lock_release(&hak_superslab_lock);
+    hak_purge_step();
+}
+
+struct superslab *hak_superslab_take_whole(bool *is_zero) {
+    uintptr_t base;
+    hak_lock_acquire(&hak_superslab_lock);
+    struct superslab *s = hak_superslab_pool.lru_newest;
+    if (s != NULL) {
+        *is_zero = s->zero_units == UINT32_MAX;
+        hak_superslab_free_to_whole(s);
+    }
+    hak_lock_release(&hak_superslab_lock);
+    if (s != NULL) {
+        return s;
+    }
+    s = map_superslab(&base);
+    if (s == NULL) {
+        return NULL;
+    }
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_none_to_hot(s, base);
+    hak_superslab_free_to_whole(s);
+    hak_lock_release(&hak_superslab_lock);
+    *is_zero = true;
+    return s;
+}
+
+void hak_superslab_give_whole(struct superslab *s, bool is_zero) {
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_superslab_lock);
+    s->emptied_ms = now_ms;
+    hak_superslab_whole_to_free(s, is_zero);
+    hak_lock_release(&hak_superslab_lock);
+    hak_purge_step();
+}
+
+void hak_superslab_count(struct hak_superslab_counts *counts) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    hak_lock_acquire(&hak_superslab_lock);
+    counts->mapped = pool->mapped_count;
+    counts->empty = pool->empty_count;
+    counts->whole = pool->whole_count;
+    counts->free_units = pool->free_units;
+    counts->dirty_units = pool->dirty_units;
+    hak_lock_release(&hak_superslab_lock);
+}
+
+size_t hak_superslab_trim(size_t keep_bytes) {
+    return hak_purge_down_to(keep_bytes);
+}
+
+uint64_t hak_superslab_births(void) {
+    return hak_atomic_load_relaxed(&births); /* relaxed: a statistic */
+}
+
+/* The spans of assigned slabs. */
+static uint32_t assigned_units(struct superslab *s) {
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < HAK_UNITS_PER_SUPERSLAB; i++) {
+        uint64_t word = hak_atomic_load_relaxed(&s->slabs[i].word); /* relaxed: quiet heap, or a hint */
+        if (hak_slab_word_is_assigned(word)) {
+            mask |= span_mask(&s->slabs[i]);
+        }
+    }
+    return mask;
+}
+
+void hak_superslab_rebuild(void) {
+    struct superslab *s;
+    hak_lock_acquire(&hak_superslab_lock);
+    for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
+        if (s->tier != HAK_TIER_HOT && s->tier != HAK_TIER_DRAINING) {
+            continue;
+        }
+        uint32_t purging = s->purging_units;
+        hak_superslab_change(s, (struct hak_unit_change){.purge_failed = purging});
+        uint32_t lost = ~(s->free_units | assigned_units(s));
+        if (lost != 0) {
+            hak_superslab_change(s, (struct hak_unit_change){.freed_dirty = lost});
+        }
+    }
+    hak_lock_release(&hak_superslab_lock);
+}
+
+static const char *broken_invariant(struct superslab *s) {
+    if ((s->zero_units & ~s->free_units) != 0) {
+        return "SuperSlab: zero units that are not free";
+    }
+    if ((s->free_units & s->purging_units) != 0) {
+        return "SuperSlab: units both free and being purged";
+    }
+    if ((assigned_units(s) & (s->free_units | s->purging_units)) != 0) {
+        return "SuperSlab: units of a slab marked free";
+    }
+    if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
+        return "SuperSlab: in the LRU but not empty";
+    }
+    return NULL;
+}
+
+bool hak_superslab_verify(const char **why) {
+    struct superslab *s;
+    const char *broken = NULL;
+    size_t free_units = 0;
+    hak_lock_acquire(&hak_superslab_lock);
+    for (size_t i = 0; broken == NULL && (s = hak_superslab_at(i)) != NULL; i++) {
+        if (s->tier <= HAK_TIER_FREE) {
+            broken = broken_invariant(s);
+            free_units += hak_popcount32(s->free_units);
+        }
+    }
+    if (broken == NULL && free_units != hak_superslab_pool.free_units) {
+        broken = "shared pool: free units do not add up";
+    }
+    hak_lock_release(&hak_superslab_lock);
+    *why = broken;
+    return broken == NULL;
+}

@@ -1,0 +1,247 @@
+/*
+ * superslab_pool.c - see superslab_pool.h.
+ *
+ * Tiers: a HOT SuperSlab becomes DRAINING when a quarter or less of it is used, and HOT again at half: the
+ * distance keeps it from swinging. Buckets by number of free units give the fullest one that can serve in a
+ * few steps.
+ */
+#include "slab/superslab_pool.h"
+#include "base/assert.h"
+#include "conf/options.h"
+
+#define ALL_UNITS          UINT32_MAX
+#define DRAINING_USED_MAX  8u
+#define HOT_AGAIN_USED_MIN 16u
+
+struct superslab_pool hak_superslab_pool;
+
+static unsigned used_units(const struct superslab *s) {
+    return HAK_UNITS_PER_SUPERSLAB - hak_popcount32(s->free_units);
+}
+
+static struct superslab **bucket_of(const struct superslab *s) {
+    return &hak_superslab_pool.buckets[s->tier][hak_popcount32(s->free_units)];
+}
+
+static void bucket_link(struct superslab *s) {
+    struct superslab **head = bucket_of(s);
+    s->prev = NULL;
+    s->next = *head;
+    if (*head != NULL) {
+        (*head)->prev = s;
+    }
+    *head = s;
+}
+
+static void bucket_unlink(struct superslab *s) {
+    if (s->prev != NULL) {
+        s->prev->next = s->next;
+    } else {
+        *bucket_of(s) = s->next;
+    }
+    if (s->next != NULL) {
+        s->next->prev = s->prev;
+    }
+}
+
+static void lru_link(struct superslab *s) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    s->next = NULL;
+    s->prev = pool->lru_newest;
+    *(s->prev != NULL ? &s->prev->next : &pool->lru_oldest) = s;
+    pool->lru_newest = s;
+    pool->empty_count++;
+}
+
+static void lru_unlink(struct superslab *s) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    *(s->prev != NULL ? &s->prev->next : &pool->lru_oldest) = s->next;
+    *(s->next != NULL ? &s->next->prev : &pool->lru_newest) = s->prev;
+    pool->empty_count--;
+}
+
+static void dirty_link(struct superslab *s) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    s->dirty_next = NULL;
+    s->dirty_prev = pool->dirty_newest;
+    *(s->dirty_prev != NULL ? &s->dirty_prev->dirty_next : &pool->dirty_oldest) = s;
+    pool->dirty_newest = s;
+    s->is_in_dirty_list = true;
+}
+
+static void dirty_unlink(struct superslab *s) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    *(s->dirty_prev != NULL ? &s->dirty_prev->dirty_next : &pool->dirty_oldest) = s->dirty_next;
+    *(s->dirty_next != NULL ? &s->dirty_next->dirty_prev : &pool->dirty_newest) = s->dirty_prev;
+    s->is_in_dirty_list = false;
+}
+
+/* Takes the SuperSlab out of every list and count that its masks and tier decide. */
+static void detach(struct superslab *s) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    pool->free_units -= hak_popcount32(s->free_units);
+    pool->dirty_units -= hak_popcount32(s->free_units & ~s->zero_units);
+    if (s->tier == HAK_TIER_FREE) {
+        lru_unlink(s);
+    } else {
+        bucket_unlink(s);
+    }
+}
+
+/* The counterpart of detach(), after masks or tier changed. */
+static void attach(struct superslab *s) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    uint32_t dirty = s->free_units & ~s->zero_units;
+    pool->free_units += hak_popcount32(s->free_units);
+    pool->dirty_units += hak_popcount32(dirty);
+    if (s->tier == HAK_TIER_FREE) {
+        lru_link(s);
+    } else {
+        bucket_link(s);
+    }
+    if (dirty != 0 && !s->is_in_dirty_list) {
+        dirty_link(s);
+    } else if (dirty == 0 && s->is_in_dirty_list) {
+        dirty_unlink(s);
+    }
+}
+
+static enum hak_tier tier_for(const struct superslab *s) {
+    unsigned used = used_units(s);
+    if (used == 0) {
+        return HAK_TIER_FREE;
+    }
+    if (s->tier == HAK_TIER_HOT) {
+        return used <= DRAINING_USED_MAX ? HAK_TIER_DRAINING : HAK_TIER_HOT;
+    }
+    return used >= HOT_AGAIN_USED_MIN ? HAK_TIER_HOT : HAK_TIER_DRAINING;
+}
+
+void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
+    uint32_t begun = change.taken | change.purge_begun;
+    uint32_t ended = change.purge_done | change.purge_failed;
+    HAK_ASSERT((s->free_units & begun) == begun && (s->purging_units & ended) == ended);
+    HAK_ASSERT((s->free_units & (change.freed_zero | change.freed_dirty | ended)) == 0);
+    bool was_growing = change.taken != 0;
+    detach(s);
+    s->free_units = (s->free_units & ~begun) | change.freed_zero | change.freed_dirty | ended;
+    s->zero_units = (s->zero_units & ~begun) | change.freed_zero | change.purge_done;
+    s->purged_units = (s->purged_units & ~begun) | change.purge_done;
+    s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
+    /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
+    s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
+    attach(s);
+}
+
+void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
+    HAK_ASSERT(s->tier == HAK_TIER_NONE);
+    s->base = base;
+    s->free_units = s->zero_units = ALL_UNITS;
+    s->purged_units = s->purging_units = 0;
+    s->tier = HAK_TIER_HOT;
+    hak_superslab_pool.mapped_count++;
+    attach(s);
+}
+
+void hak_superslab_free_to_whole(struct superslab *s) {
+    HAK_ASSERT(s->tier == HAK_TIER_FREE || s->tier == HAK_TIER_HOT);
+    HAK_ASSERT(s->free_units == ALL_UNITS);
+    detach(s);
+    if (s->is_in_dirty_list) {
+        dirty_unlink(s);
+    }
+    s->tier = HAK_TIER_WHOLE;
+    s->free_units = s->zero_units = s->purged_units = 0;
+    hak_superslab_pool.whole_count++;
+}
+
+/* Back among the empty ones, from wherever it was lent to. */
+static void none_to_free(struct superslab *s, bool is_zero) {
+    s->free_units = ALL_UNITS;
+    s->zero_units = is_zero ? ALL_UNITS : 0;
+    s->purged_units = 0;
+    s->tier = HAK_TIER_FREE;
+    attach(s);
+}
+
+void hak_superslab_whole_to_free(struct superslab *s, bool is_zero) {
+    HAK_ASSERT(s->tier == HAK_TIER_WHOLE);
+    hak_superslab_pool.whole_count--;
+    none_to_free(s, is_zero);
+}
+
+void hak_superslab_free_to_none(struct superslab *s) {
+    HAK_ASSERT(s->tier == HAK_TIER_FREE);
+    detach(s);
+    if (s->is_in_dirty_list) {
+        dirty_unlink(s);
+    }
+    s->tier = HAK_TIER_NONE;
+    hak_superslab_pool.mapped_count--;
+}
+
+void hak_superslab_none_to_free(struct superslab *s, bool is_zero) {
+    HAK_ASSERT(s->tier == HAK_TIER_NONE);
+    hak_superslab_pool.mapped_count++;
+    none_to_free(s, is_zero);
+}
+
+void hak_superslab_push_spare(struct superslab *s) {
+    HAK_ASSERT(s->tier == HAK_TIER_NONE);
+    s->base = 0;
+    s->next = hak_superslab_pool.spare;
+    hak_superslab_pool.spare = s;
+}
+
+struct superslab *hak_superslab_pop_spare(void) {
+    struct superslab *s = hak_superslab_pool.spare;
+    if (s != NULL) {
+        hak_superslab_pool.spare = s->next;
+    }
+    return s;
+}
+
+/* The fullest SuperSlab of a tier that has `units` free units in a row. */
+static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsigned *unit_idx) {
+    for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
+        for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
+            uint32_t starts = hak_runs_of(s->free_units, units);
+            if (starts != 0) {
+                *unit_idx = hak_ctz32(starts);
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
+struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
+    struct superslab *s = choose_in_tier(HAK_TIER_HOT, units, unit_idx);
+    if (s == NULL) {
+        s = choose_in_tier(HAK_TIER_DRAINING, units, unit_idx);
+    }
+    if (s == NULL) {
+        s = hak_superslab_pool.lru_newest; /* the one most recently emptied: the likeliest to be in memory */
+        *unit_idx = 0;
+    }
+    return s;
+}
+
+size_t hak_superslab_floor_bytes(uint64_t now_ms) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    size_t units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
+    size_t live_bytes = (units - pool->free_units) * HAK_UNIT_BYTES;
+    return hak_retention_floor_bytes(&pool->retention, live_bytes, now_ms);
+}
+
+struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    struct superslab *oldest = pool->lru_oldest;
+    if (oldest == NULL) {
+        return NULL;
+    }
+    bool is_over_count = pool->empty_count > hak_options.ss_lru_count;
+    bool is_over_bytes = pool->empty_count * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
+    bool is_over_age = now_ms - oldest->emptied_ms > hak_options.ss_lru_ms;
+    return is_over_count || is_over_bytes || is_over_age ? oldest : NULL;
+}

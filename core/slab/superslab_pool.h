@@ -1,0 +1,63 @@
+/*
+ * superslab_pool.h - the shared pool's state: which SuperSlab is in which tier, bucket and list.
+ *
+ * For superslab.c and purge.c alone. Every function here is called under hak_superslab_lock and makes no
+ * system call. Lists are edited nowhere else.
+ */
+#ifndef HAK_SLAB_SUPERSLAB_POOL_H
+#define HAK_SLAB_SUPERSLAB_POOL_H
+
+#include "slab/retention.h"
+#include "slab/superslab.h"
+
+struct superslab_pool {
+    /* [tier HOT or DRAINING][number of free units]: a full SuperSlab is in bucket 0 */
+    struct superslab *buckets[2][HAK_UNITS_PER_SUPERSLAB + 1];
+    struct superslab *lru_oldest, *lru_newest; /* tier FREE */
+    struct superslab *dirty_oldest, *dirty_newest;
+    struct superslab *spare; /* tier NONE */
+    size_t empty_count;      /* length of the LRU */
+    size_t mapped_count;     /* records with memory */
+    size_t whole_count;
+    size_t free_units;       /* in HOT, DRAINING and FREE */
+    size_t dirty_units;      /* of those, not known zero */
+    uint64_t purge_retry_ms; /* no purge before that time: the last one failed (locked pages) */
+    struct retention retention;
+};
+extern struct superslab_pool hak_superslab_pool;
+
+/* Changes the masks of a SuperSlab and moves it to the tier, bucket and lists that they ask for. */
+struct hak_unit_change {
+    uint32_t freed_zero;   /* become free and zero */
+    uint32_t freed_dirty;  /* become free and dirty */
+    uint32_t taken;        /* free -> a slab's */
+    uint32_t purge_begun;  /* free -> purging */
+    uint32_t purge_done;   /* purging -> free and zero */
+    uint32_t purge_failed; /* purging -> free and dirty */
+};
+void hak_superslab_change(struct superslab *superslab, struct hak_unit_change change);
+
+/* NONE -> HOT, all units free and zero, its memory new at `base`. */
+void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
+
+/* FREE -> WHOLE and back; FREE -> NONE (still mapped) and NONE -> FREE when the system refused to take it. */
+void hak_superslab_free_to_whole(struct superslab *superslab);
+void hak_superslab_whole_to_free(struct superslab *superslab, bool is_zero);
+void hak_superslab_free_to_none(struct superslab *superslab);
+void hak_superslab_none_to_free(struct superslab *superslab, bool is_zero);
+
+/* Spare records. */
+void hak_superslab_push_spare(struct superslab *superslab);
+struct superslab *hak_superslab_pop_spare(void);
+
+/* A run of `units` free units in the fullest SuperSlab of the best tier: its first unit in *unit_idx, or
+ * NULL. */
+struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx);
+
+/* Bytes of dirty free units that may stay. */
+size_t hak_superslab_floor_bytes(uint64_t now_ms);
+
+/* The oldest empty SuperSlab if the LRU is beyond one of its bounds, else NULL. */
+struct superslab *hak_superslab_lru_victim(uint64_t now_ms);
+
+#endif
