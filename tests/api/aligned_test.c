@@ -5,9 +5,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "lib/pattern.h"
-#include "lib/target.h"
-#include "lib/test.h"
+#include "support/pattern.h"
+#include "support/target.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <malloc.h>

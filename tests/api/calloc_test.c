@@ -1,10 +1,10 @@
 /*
  * calloc_test.c - calloc's memory is zero, all of what was asked for, above all where dirty memory is reused.
  */
-#include "lib/pattern.h"
-#include "lib/rng.h"
-#include "lib/target.h"
-#include "lib/test.h"
+#include "support/pattern.h"
+#include "support/rng.h"
+#include "support/target.h"
+#include "support/test.h"
 
 #include <malloc.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /*
  * sizes_test.c - what malloc hands out: alignment, room, separateness, for every size a program may ask for.
  */
-#include "lib/pattern.h"
-#include "lib/rng.h"
-#include "lib/target.h"
-#include "lib/test.h"
+#include "support/pattern.h"
+#include "support/rng.h"
+#include "support/target.h"
+#include "support/test.h"
 
 #include <malloc.h>
 #include <stdlib.h>

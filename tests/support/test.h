@@ -6,8 +6,8 @@
  *
  * TEST_SCALE (default 1) multiplies the length of the stress tests.
  */
-#ifndef HAK_TESTS_LIB_TEST_H
-#define HAK_TESTS_LIB_TEST_H
+#ifndef HAK_TESTS_SUPPORT_TEST_H
+#define HAK_TESTS_SUPPORT_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>

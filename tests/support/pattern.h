@@ -1,8 +1,8 @@
 /*
  * pattern.h - contents that a test can check: what another block, or a stale write, would not leave behind.
  */
-#ifndef HAK_TESTS_LIB_PATTERN_H
-#define HAK_TESTS_LIB_PATTERN_H
+#ifndef HAK_TESTS_SUPPORT_PATTERN_H
+#define HAK_TESTS_SUPPORT_PATTERN_H
 
 #include <stdbool.h>
 #include <stddef.h>

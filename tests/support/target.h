@@ -4,15 +4,15 @@
  * Suites are linked with hakmem. Compiled with TEST_LIBC_ONLY they run on plain libc instead, the tests of
  * hak_ names skipped: that shows that what the rest claims is what libc does.
  */
-#ifndef HAK_TESTS_LIB_TARGET_H
-#define HAK_TESTS_LIB_TARGET_H
+#ifndef HAK_TESTS_SUPPORT_TARGET_H
+#define HAK_TESTS_SUPPORT_TARGET_H
 
 #include "hakmem.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifdef TEST_LIBC_ONLY
+#ifndef TEST_HAK_NAMES
 #pragma weak hak_version
 #pragma weak hak_malloc
 #pragma weak hak_free

@@ -1,10 +1,10 @@
 /*
  * slots.c - see slots.h.
  */
-#include "lib/slots.h"
-#include "lib/names.h"
-#include "lib/pattern.h"
-#include "lib/test.h"
+#include "support/slots.h"
+#include "support/names.h"
+#include "support/pattern.h"
+#include "support/test.h"
 
 #define SPARSE_ABOVE_BYTES (128 * KIB)
 #define ALIGN_SHIFT_MIN    4u

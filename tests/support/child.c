@@ -4,8 +4,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "lib/child.h"
-#include "lib/test.h"
+#include "support/child.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <fcntl.h>

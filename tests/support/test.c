@@ -1,7 +1,7 @@
 /*
  * test.c - see test.h.
  */
-#include "lib/test.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,16 +1,9 @@
 /*
- * names.h - the names by which stress tests allocate: libc's, or hak_ ones where a sanitizer owns malloc.
+ * names.h - the names by which stress tests allocate: libc's, or hak_ ones with TEST_HAK_NAMES,
+ * for builds in which a sanitizer owns malloc.
  */
-#ifndef HAK_TESTS_LIB_NAMES_H
-#define HAK_TESTS_LIB_NAMES_H
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define TEST_HAK_NAMES 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define TEST_HAK_NAMES 1
-#endif
-#endif
+#ifndef HAK_TESTS_SUPPORT_NAMES_H
+#define HAK_TESTS_SUPPORT_NAMES_H
 
 #ifdef TEST_HAK_NAMES
 #include "hakmem.h"

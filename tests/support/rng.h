@@ -1,8 +1,8 @@
 /*
  * rng.h - a small deterministic random number generator (xorshift64*, Vigna 2016), one state per thread.
  */
-#ifndef HAK_TESTS_LIB_RNG_H
-#define HAK_TESTS_LIB_RNG_H
+#ifndef HAK_TESTS_SUPPORT_RNG_H
+#define HAK_TESTS_SUPPORT_RNG_H
 
 #include <stddef.h>
 #include <stdint.h>

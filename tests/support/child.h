@@ -3,8 +3,8 @@
  *
  * Results live in the caller's struct; nothing is allocated between fork and the child's function.
  */
-#ifndef HAK_TESTS_LIB_CHILD_H
-#define HAK_TESTS_LIB_CHILD_H
+#ifndef HAK_TESTS_SUPPORT_CHILD_H
+#define HAK_TESTS_SUPPORT_CHILD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
  * pattern.c - see pattern.h.
  */
-#include "lib/pattern.h"
+#include "support/pattern.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "lib/target.h"
-#include "lib/test.h"
+#include "support/target.h"
+#include "support/test.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

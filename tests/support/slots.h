@@ -5,10 +5,10 @@
  * resize, so that two live blocks that overlap, or a block written by the allocator, are found.
  * No locking: a set belongs to one thread at a time. Allocation failure leaves the slot empty, never aborts.
  */
-#ifndef HAK_TESTS_LIB_SLOTS_H
-#define HAK_TESTS_LIB_SLOTS_H
+#ifndef HAK_TESTS_SUPPORT_SLOTS_H
+#define HAK_TESTS_SUPPORT_SLOTS_H
 
-#include "lib/rng.h"
+#include "support/rng.h"
 
 #include <stdbool.h>
 #include <stddef.h>
