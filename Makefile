@@ -26,6 +26,10 @@ HAKMEM_DEBUG_COUNTERS ?= 0
 V                     ?= 0
 
 MAKEFLAGS += --no-builtin-rules
+# Without -j: as many jobs as there are processors.
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all

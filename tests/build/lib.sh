@@ -1,0 +1,53 @@
+#!/bin/bash
+# What the build tests share: sourced, not run. Counts, and a scratch tree that `make` can be tried on.
+
+passed=0
+failed=0
+skipped=0
+CC=${CC:-gcc}
+CXX=${CXX:-g++}
+# Options of the make that runs the tests are none of the makes that they run.
+unset MAKEFLAGS MFLAGS NATIVE V CFLAGS CPPFLAGS LDFLAGS LTO DESTDIR PREFIX LIBDIR INCLUDEDIR
+
+# expect NAME COMMAND...: the command succeeds; its output is shown when it does not.
+expect() {
+    local name=$1
+    shift
+    if "$@" >"$TMPDIR/output" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: $*"
+        cat "$TMPDIR/output"
+    fi
+}
+
+# expect_not NAME COMMAND...: the command fails.
+expect_not() {
+    local name=$1
+    shift
+    expect "$name" fails "$@"
+}
+fails() {
+    ! "$@"
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "skipped: $1: $2"
+}
+
+# Last line of every suite.
+close_suite() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ]
+    exit
+}
+
+# copy_sources DIRECTORY: what `make` and `make install` need, and nothing that was built.
+copy_sources() {
+    mkdir -p "$1/core"
+    cp "$TEST_ROOT/Makefile" "$1/"
+    cp -r "$TEST_ROOT/include" "$1/"
+    cp -r "$TEST_ROOT"/core/*/ "$1/core/"
+}
