@@ -56,7 +56,7 @@ IS_CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
 LTO ?= $(if $(IS_CLANG),0,1)
 
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
-            -Wpointer-arith -Wvla -Wundef -Wwrite-strings -Wcast-qual -Wformat=2
+            -Wpointer-arith -Wvla -Wundef -Wwrite-strings -Wformat=2
 # -ftls-model: no call to find thread-local data. -fexceptions: operator new throws through C frames.
 CORE_FLAGS := -std=gnu17 -Icore -Iinclude $(WARNINGS) -pthread -fPIC -fvisibility=hidden \
               -ftls-model=initial-exec -fexceptions -fno-plt -fno-semantic-interposition \
@@ -227,7 +227,7 @@ TEST_BINARIES := $(call binaries,plain,$(PRELOADED_FOLDERS)) \
                  $(foreach flavour,tsan ubsan,$(call binaries,$(flavour),stress))
 TEST_PROGRAMS := $(foreach folder,$(PRELOADED_FOLDERS),\
     $(patsubst tests/%.c,build/tests/plain/%,$(filter-out %_test.c,$(wildcard tests/$(folder)/*.c))))
-TEST_PLUGINS := $(patsubst tests/%.c,build/tests/plain/%.so,$(wildcard tests/plugins/*.c))
+TEST_PLUGINS := $(patsubst tests/%,build/tests/plain/%.so,$(basename $(wildcard tests/plugins/*.c tests/plugins/*.cc)))
 
 # $(call test_rules_of,FLAVOUR,SUITES). -fno-lto: the archive's machine code as it is, not generated per test.
 define test_rules_of
@@ -242,7 +242,7 @@ build/tests/$1/%.o: tests/%.c build/tests/$1/flags | cmocka
 build/tests/$1/%.o: tests/%.cc build/tests/$1/flags | cmocka
 	@mkdir -p $$(@D)
 	$$(call say,CXX,$$@)
-	$$(Q)$$(CXX) -std=gnu++17 $$(test_compile_$1) -MMD -MP -c $$< -o $$@
+	$$(Q)$$(CXX) -std=gnu++17 -fsized-deallocation $$(test_compile_$1) -MMD -MP -c $$< -o $$@
 $2: build/tests/$1/%: build/tests/$1/%.o $$(support_$1) $$(TEST_ARCHIVE_$1) build/tests/$1/flags
 	$$(call say,LD,$$@)
 	$$(Q)$$(if $$(wildcard tests/$$*.cc),$$(CXX),$$(CC)) -pthread -fno-lto $$(filter -fsanitize%,$$(TEST_FLAGS_$1)) \
@@ -255,10 +255,10 @@ $(foreach flavour,plain release debug tsan ubsan,$(eval \
 $(TEST_PROGRAMS) $(TEST_PLUGINS): build/tests/plain/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) -std=gnu17 $(test_compile_plain) -MMD -MP -MT $@ $(if $(filter %.so,$@),-fPIC -shared) \
-	    $(filter %.c,$^) -o $@ -lm -ldl
+	$(Q)$(if $(filter %.cc,$^),$(CXX) -std=gnu++17,$(CC) -std=gnu17) $(test_compile_plain) -MMD -MP -MT $@ \
+	    $(if $(filter %.so,$@),-fPIC -shared) $(filter %.c %.cc,$^) -o $@ -lm -ldl
 $(TEST_PROGRAMS): build/tests/plain/%: tests/%.c
-$(TEST_PLUGINS): build/tests/plain/%.so: tests/%.c
+$(foreach plugin,$(TEST_PLUGINS),$(eval $(plugin): $(wildcard $(plugin:build/tests/plain/%.so=tests/%.c*))))
 
 .SECONDARY:
 .PHONY: cmocka test-programs test test-all check format

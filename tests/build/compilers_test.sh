@@ -1,7 +1,7 @@
 #!/bin/bash
 # suite: slow, limit 900 s
 # Every way to compile hakmem that the Makefile offers compiles without a warning, and what can run here runs.
-. "$TEST_ROOT/tests/build/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 
 tree=$TMPDIR/tree
 copy_sources "$tree"

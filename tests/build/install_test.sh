@@ -2,7 +2,7 @@
 # suite: limit 180 s
 # `make install` puts a library in place that C and C++ programs find, by every way there is to link it, and
 # `make uninstall` takes all of it away again.
-. "$TEST_ROOT/tests/build/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 
 tree=$TMPDIR/tree
 copy_sources "$tree"

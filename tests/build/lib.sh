@@ -1,6 +1,12 @@
 #!/bin/bash
 # What the build tests share: sourced, not run. Counts, and a scratch tree that `make` can be tried on.
 
+set -u
+if [ -z "${TEST_ROOT:-}" ]; then # started by hand
+    TEST_ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+    TMPDIR=$(mktemp -d)
+    trap 'rm -rf "$TMPDIR"' EXIT
+fi
 passed=0
 failed=0
 skipped=0

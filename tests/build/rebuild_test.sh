@@ -2,7 +2,7 @@
 # suite: limit 120 s
 # The Makefile rebuilds what an edit or a change of options makes stale, and nothing else. Tried on a tree of four
 # small sources, because its rules know nothing of what the sources do.
-. "$TEST_ROOT/tests/build/lib.sh"
+. "$(dirname "$0")/lib.sh" || exit 1
 
 tree=$TMPDIR/tree
 mkdir -p "$tree/core/base" "$tree/core/os" "$tree/core/api" "$tree/include"
