@@ -264,10 +264,10 @@ $(foreach plugin,$(TEST_PLUGINS),$(eval $(plugin): $(wildcard $(plugin:build/tes
 .PHONY: cmocka test-programs test test-all check format
 cmocka:
 	@printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' \
-	    | $(CC) -E -x c - >/dev/null 2>&1 || { apt-get update -q && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -qy libcmocka-dev pkg-config; }
+	    | $(CC) -E -x c - >/dev/null 2>&1 || { as_root=; [ "$$(id -u)" = 0 ] || as_root=sudo; \
+	    $$as_root apt-get update -q && \
+	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy libcmocka-dev pkg-config; }
 
-$(TEST_BINARIES:=.o): | cmocka
 test-programs: all debug $(TEST_BINARIES) $(TEST_PROGRAMS) $(TEST_PLUGINS)
 
 test: test-programs ## builds and runs the quick tests; SUITES="unit api/errno" picks some

@@ -112,6 +112,13 @@ expect 'a parallel make from nothing' built -j8 all debug tsan ubsan
 built -j1 all debug tsan ubsan
 expect 'leaves nothing to do for a serial one' quiet
 
+mkdir "$TMPDIR/bin"
+printf '#!/bin/sh\necho "$@" >>%s/asked\n' "$TMPDIR" >"$TMPDIR/bin/apt-get"
+printf '#!/bin/sh\nexec "$@"\n' >"$TMPDIR/bin/sudo"
+chmod +x "$TMPDIR/bin/apt-get" "$TMPDIR/bin/sudo"
+expect 'a missing cmocka is fetched' env PATH="$TMPDIR/bin:$PATH" make cmocka CC="$CC -nostdinc"
+expect 'from the system packages' grep -q 'install.* libcmocka-dev' "$TMPDIR/asked"
+
 help=$(make help)
 for target in all debug install uninstall test test-all clean format check aarch64 musl tsan ubsan help; do
     expect "make help tells of $target" grep -q "^$target " <<<"$help"

@@ -16,7 +16,7 @@ def check(root):
     told = subprocess.run(
         [tool, "--dry-run", "-Werror", *files], cwd=root, capture_output=True, text=True, check=False
     )
-    places = re.findall(r"^(\S+?:\d+):\d+: error", told.stderr, re.M)
+    places = dict.fromkeys(re.findall(r"^(\S+?:\d+):\d+: error", told.stderr, re.M))
     violations = [f"{place}: not as clang-format leaves it" for place in places]
     if told.returncode != 0 and not violations:
         violations.append(f"clang-format: {told.stderr.strip()}")

@@ -2,6 +2,7 @@
 """Runs every check on this tree and on the libraries that were built in it."""
 # suite: limit 120 s
 import importlib
+import subprocess
 import sys
 
 from common import ROOT, Skipped
@@ -18,6 +19,8 @@ def main():
             print(f"skipped: {name}: {reason}")
             skipped += 1
             continue
+        except subprocess.CalledProcessError as error:
+            violations = [f"{' '.join(error.cmd)}: {error.stderr}"]
         for violation in violations:
             print(f"{name}: {violation}")
         passed += not violations
