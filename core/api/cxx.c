@@ -1,0 +1,219 @@
+/*
+ * cxx.c - the twenty operators new and delete of C++, in C under their mangled names.
+ *
+ * What the standard asks of them ([new.delete]): a failed new calls the new-handler as long as there is one
+ * and tries again, then throws std::bad_alloc; the nothrow forms return NULL instead. An alignment that is no
+ * power of two is undefined; as in libstdc++ it fails at once. Sizes and alignments given to delete are
+ * promises, not needed here. Any thread.
+ */
+#include "api/cxx_catch.h"
+#include "api/cxx_runtime.h"
+#include "api/gates.h"
+#include "base/bits.h"
+#include "base/config.h"
+
+/* ThreadSanitizer brings operators of its own. */
+#if !HAK_TSAN
+
+/* size_t is `m` in mangled names on every architecture that hakmem runs on. */
+#define OPERATOR_NEW(name, mangled, ...)                                                                     \
+    HAK_API void *name(__VA_ARGS__) __asm__(mangled);                                                        \
+    void *name(__VA_ARGS__)
+#define OPERATOR_DELETE(name, mangled, ...)                                                                  \
+    HAK_API void name(__VA_ARGS__) __asm__(mangled);                                                         \
+    void name(__VA_ARGS__)
+
+/* ---- new ------------------------------------------------------------------------------------------------
+ */
+
+/* `alignment` 0: what every block has. */
+static void *allocate(size_t alignment, size_t bytes) {
+    return alignment == 0 ? hak_malloc(bytes) : hak_aligned_alloc(alignment, bytes);
+}
+
+/* The first try has failed. Returns a block or throws. */
+static HAK_COLD void *new_slow(size_t alignment, size_t bytes) {
+    for (;;) {
+        hak_new_handler handler = hak_cxx_new_handler();
+        if (handler == NULL) {
+            hak_cxx_throw_bad_alloc();
+        }
+        handler();
+        void *block = allocate(alignment, bytes);
+        if (block != NULL) {
+            return block;
+        }
+    }
+}
+
+/* The same; returns NULL instead of throwing, also when the handler throws. */
+static HAK_COLD void *new_nothrow_slow(size_t alignment, size_t bytes) {
+    for (;;) {
+        hak_new_handler handler = hak_cxx_new_handler();
+        if (handler == NULL || !hak_cxx_call_caught(handler)) {
+            return NULL;
+        }
+        void *block = allocate(alignment, bytes);
+        if (block != NULL) {
+            return block;
+        }
+    }
+}
+
+HAK_INLINE void *new_plain(size_t bytes) {
+    void *block = hak_malloc(bytes);
+    return HAK_LIKELY(block != NULL) ? block : new_slow(0, bytes);
+}
+
+HAK_INLINE void *new_nothrow(size_t bytes) {
+    void *block = hak_malloc(bytes);
+    return HAK_LIKELY(block != NULL) ? block : new_nothrow_slow(0, bytes);
+}
+
+static void *new_aligned(size_t bytes, size_t alignment) {
+    if (HAK_UNLIKELY(!hak_is_pow2(alignment))) {
+        hak_cxx_throw_bad_alloc();
+    }
+    void *block = hak_aligned_alloc(alignment, bytes);
+    return HAK_LIKELY(block != NULL) ? block : new_slow(alignment, bytes);
+}
+
+static void *new_aligned_nothrow(size_t bytes, size_t alignment) {
+    if (HAK_UNLIKELY(!hak_is_pow2(alignment))) {
+        return NULL;
+    }
+    void *block = hak_aligned_alloc(alignment, bytes);
+    return HAK_LIKELY(block != NULL) ? block : new_nothrow_slow(alignment, bytes);
+}
+
+/* operator new(size_t) */
+OPERATOR_NEW(cxx_new, "_Znwm", size_t bytes) {
+    return new_plain(bytes);
+}
+
+/* operator new[](size_t) */
+OPERATOR_NEW(cxx_new_array, "_Znam", size_t bytes) {
+    return new_plain(bytes);
+}
+
+/* operator new(size_t, nothrow_t const &) */
+OPERATOR_NEW(cxx_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t bytes, const void *tag) {
+    (void)tag;
+    return new_nothrow(bytes);
+}
+
+/* operator new[](size_t, nothrow_t const &) */
+OPERATOR_NEW(cxx_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t bytes, const void *tag) {
+    (void)tag;
+    return new_nothrow(bytes);
+}
+
+/* operator new(size_t, align_val_t) */
+OPERATOR_NEW(cxx_new_aligned, "_ZnwmSt11align_val_t", size_t bytes, size_t alignment) {
+    return new_aligned(bytes, alignment);
+}
+
+/* operator new[](size_t, align_val_t) */
+OPERATOR_NEW(cxx_new_array_aligned, "_ZnamSt11align_val_t", size_t bytes, size_t alignment) {
+    return new_aligned(bytes, alignment);
+}
+
+/* operator new(size_t, align_val_t, nothrow_t const &) */
+OPERATOR_NEW(cxx_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t bytes, size_t alignment,
+             const void *tag) {
+    (void)tag;
+    return new_aligned_nothrow(bytes, alignment);
+}
+
+/* operator new[](size_t, align_val_t, nothrow_t const &) */
+OPERATOR_NEW(cxx_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", size_t bytes,
+             size_t alignment, const void *tag) {
+    (void)tag;
+    return new_aligned_nothrow(bytes, alignment);
+}
+
+/* ---- delete ---------------------------------------------------------------------------------------------
+ */
+
+#define DELETE_NAME       "operator delete"
+#define DELETE_ARRAY_NAME "operator delete[]"
+
+/* operator delete(void *) */
+OPERATOR_DELETE(cxx_delete, "_ZdlPv", void *block) {
+    hak_free_as(DELETE_NAME, block);
+}
+
+/* operator delete[](void *) */
+OPERATOR_DELETE(cxx_delete_array, "_ZdaPv", void *block) {
+    hak_free_as(DELETE_ARRAY_NAME, block);
+}
+
+/* operator delete(void *, size_t) */
+OPERATOR_DELETE(cxx_delete_sized, "_ZdlPvm", void *block, size_t bytes) {
+    (void)bytes;
+    hak_free_as(DELETE_NAME, block);
+}
+
+/* operator delete[](void *, size_t) */
+OPERATOR_DELETE(cxx_delete_array_sized, "_ZdaPvm", void *block, size_t bytes) {
+    (void)bytes;
+    hak_free_as(DELETE_ARRAY_NAME, block);
+}
+
+/* operator delete(void *, nothrow_t const &) */
+OPERATOR_DELETE(cxx_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *block, const void *tag) {
+    (void)tag;
+    hak_free_as(DELETE_NAME, block);
+}
+
+/* operator delete[](void *, nothrow_t const &) */
+OPERATOR_DELETE(cxx_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *block, const void *tag) {
+    (void)tag;
+    hak_free_as(DELETE_ARRAY_NAME, block);
+}
+
+/* operator delete(void *, align_val_t) */
+OPERATOR_DELETE(cxx_delete_aligned, "_ZdlPvSt11align_val_t", void *block, size_t alignment) {
+    (void)alignment;
+    hak_free_as(DELETE_NAME, block);
+}
+
+/* operator delete[](void *, align_val_t) */
+OPERATOR_DELETE(cxx_delete_array_aligned, "_ZdaPvSt11align_val_t", void *block, size_t alignment) {
+    (void)alignment;
+    hak_free_as(DELETE_ARRAY_NAME, block);
+}
+
+/* operator delete(void *, size_t, align_val_t) */
+OPERATOR_DELETE(cxx_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *block, size_t bytes,
+                size_t alignment) {
+    (void)bytes;
+    (void)alignment;
+    hak_free_as(DELETE_NAME, block);
+}
+
+/* operator delete[](void *, size_t, align_val_t) */
+OPERATOR_DELETE(cxx_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *block, size_t bytes,
+                size_t alignment) {
+    (void)bytes;
+    (void)alignment;
+    hak_free_as(DELETE_ARRAY_NAME, block);
+}
+
+/* operator delete(void *, align_val_t, nothrow_t const &) */
+OPERATOR_DELETE(cxx_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *block,
+                size_t alignment, const void *tag) {
+    (void)alignment;
+    (void)tag;
+    hak_free_as(DELETE_NAME, block);
+}
+
+/* operator delete[](void *, align_val_t, nothrow_t const &) */
+OPERATOR_DELETE(cxx_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *block,
+                size_t alignment, const void *tag) {
+    (void)alignment;
+    (void)tag;
+    hak_free_as(DELETE_ARRAY_NAME, block);
+}
+
+#endif
