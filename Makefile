@@ -252,13 +252,22 @@ endef
 $(foreach flavour,plain release debug tsan ubsan,$(eval \
     $(call test_rules_of,$(flavour),$(filter build/tests/$(flavour)/%,$(TEST_BINARIES)))))
 
-$(TEST_PROGRAMS) $(TEST_PLUGINS): build/tests/plain/flags
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(if $(filter %.cc,$^),$(CXX) -std=gnu++17,$(CC) -std=gnu17) $(test_compile_plain) -MMD -MP -MT $@ \
-	    $(if $(filter %.so,$@),-fPIC -shared) $(filter %.c %.cc,$^) -o $@ -lm -ldl
-$(TEST_PROGRAMS): build/tests/plain/%: tests/%.c
-$(foreach plugin,$(TEST_PLUGINS),$(eval $(plugin): $(wildcard $(plugin:build/tests/plain/%.so=tests/%.c*))))
+# $(call plain_program,COMPILER,FLAGS)
+define plain_program
+@mkdir -p $(@D)
+$(call say,CC,$@)
+$(Q)$1 $(test_compile_plain) -MMD -MP -MT $@ $2 $< -o $@ -lm -ldl
+endef
+build/tests/plain/%.so: tests/%.c build/tests/plain/flags
+	$(call plain_program,$(CC) -std=gnu17,-fPIC -shared)
+build/tests/plain/%.so: tests/%.cc build/tests/plain/flags
+	$(call plain_program,$(CXX) -std=gnu++17,-fPIC -shared)
+$(filter $(patsubst tests/%.c,build/tests/plain/%,$(wildcard tests/*/*.c)),$(TEST_PROGRAMS)): \
+    build/tests/plain/%: tests/%.c build/tests/plain/flags
+	$(call plain_program,$(CC) -std=gnu17)
+$(filter $(patsubst tests/%.cc,build/tests/plain/%,$(wildcard tests/*/*.cc)),$(TEST_PROGRAMS)): \
+    build/tests/plain/%: tests/%.cc build/tests/plain/flags
+	$(call plain_program,$(CXX) -std=gnu++17)
 
 .SECONDARY:
 .PHONY: cmocka test-programs test test-all check format
