@@ -225,9 +225,10 @@ binaries = $(foreach folder,$2,$(patsubst tests/%,build/tests/$1/%,$(call suites
 TEST_BINARIES := $(call binaries,plain,$(PRELOADED_FOLDERS)) \
                  $(foreach flavour,release debug,$(call binaries,$(flavour),unit)) \
                  $(foreach flavour,tsan ubsan,$(call binaries,$(flavour),stress))
-TEST_PROGRAMS := $(foreach folder,$(PRELOADED_FOLDERS),\
-    $(patsubst tests/%.c,build/tests/plain/%,$(filter-out %_test.c,$(wildcard tests/$(folder)/*.c))))
-TEST_PLUGINS := $(patsubst tests/%,build/tests/plain/%.so,$(basename $(wildcard tests/plugins/*.c tests/plugins/*.cc)))
+sources_in = $(wildcard tests/$1/*.c tests/$1/*.cc)
+TEST_PROGRAMS := $(foreach folder,$(PRELOADED_FOLDERS),$(patsubst tests/%,build/tests/plain/%,\
+    $(basename $(filter-out %_test.c %_test.cc,$(call sources_in,$(folder))))))
+TEST_PLUGINS := $(patsubst tests/%,build/tests/plain/%.so,$(basename $(call sources_in,plugins)))
 
 # $(call test_rules_of,FLAVOUR,SUITES). -fno-lto: the archive's machine code as it is, not generated per test.
 define test_rules_of
@@ -301,4 +302,5 @@ clean: ## removes everything that was built
 	rm -rf build libhakmem.so libhakmem.a libhakmem-debug.so
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9_-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9_-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' \
+	    $(wildcard Makefile bench/bench.mk)
