@@ -117,11 +117,11 @@ build/$1/%.o: core/%.c build/$1/flags
 	$$(Q)$$(compile_$1) $$(if $$(filter core/api/%,$$<),$$(API_FLAGS)) -MMD -MP -c $$< -o $$@
 
 build/$1/flags: FORCE
-	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1))
+	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1) $$(API_FLAGS))
 
 # Relinks when a source goes, which no timestamp shows, and when only LDFLAGS change.
 build/$1/link: FORCE
-	$$(call remember,$$(LDFLAGS) $$(objects_$1))
+	$$(call remember,$$(SO_LINK_FLAGS) $$(MERGE_LTO) $$(LDFLAGS) $$(objects_$1))
 
 -include $$(wildcard build/$1/*/*.d)
 endef
