@@ -19,7 +19,8 @@ struct hak_os_counters {
     _Atomic uint64_t purge_calls;
     _Atomic uint64_t remap_calls;
     _Atomic uint64_t protect_calls;
-    _Atomic uint64_t mapped_bytes; /* address space that hakmem holds now, reserved ranges counted in */
+    _Atomic uint64_t mapped_bytes;      /* address space that hakmem holds now, reserved ranges counted in */
+    _Atomic uint64_t mapped_bytes_peak; /* the most it ever held */
 };
 extern struct hak_os_counters hak_os_counters;
 
@@ -83,6 +84,22 @@ uint64_t hak_os_now_ms(void);
 
 /* Writes all of it to the descriptor, retrying on EINTR; errors are swallowed: there is nobody to tell. */
 void hak_os_write(int fd, const char *text, size_t bytes);
+
+/*
+ * For reports alone, which the environment asks for; a process without them makes none of these calls.
+ * hak_os_open_report creates or empties a file, and refuses a symbolic link (in a shared directory somebody
+ * else may have laid it) and a pipe that nobody reads. hak_os_duplicate gives another descriptor for the same
+ * file, above the ones that programs count on; exec closes both. hak_os_identify says which file is behind a
+ * descriptor.
+ */
+struct hak_os_file {
+    uint64_t device, inode;
+};
+int hak_os_open_report(const char *path, int *fd);
+int hak_os_duplicate(int fd, int *duplicate);
+int hak_os_identify(int fd, struct hak_os_file *file);
+void hak_os_close(int fd);
+uint64_t hak_os_process_id(void);
 
 /* Sleeps while *word == expected; may wake without cause. */
 void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected);

@@ -11,9 +11,11 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +31,10 @@
 #define MAP_ANON_PRIVATE   (MAP_PRIVATE | MAP_ANONYMOUS)
 #define DEFAULT_PAGE_BYTES 4096u
 
+#define REPORT_FLAGS     (O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK)
+#define REPORT_MODE      0644
+#define DUPLICATE_FD_MIN 100 /* shells use descriptors below for scripts */
+
 struct hak_os_counters hak_os_counters;
 
 static void count_call(_Atomic uint64_t *counter) {
@@ -37,7 +43,15 @@ static void count_call(_Atomic uint64_t *counter) {
 
 static void account_mapped(int64_t bytes) {
     /* relaxed: a statistic, orders nothing */
-    (void)hak_atomic_add_relaxed(&hak_os_counters.mapped_bytes, (uint64_t)bytes);
+    uint64_t now = hak_atomic_add_relaxed(&hak_os_counters.mapped_bytes, (uint64_t)bytes) + (uint64_t)bytes;
+    uint64_t peak =
+        hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes_peak); /* relaxed: the swap decides */
+    while (now > peak) {
+        /* relaxed: a statistic, orders nothing */
+        if (hak_atomic_cas_relaxed(&hak_os_counters.mapped_bytes_peak, &peak, now)) {
+            return;
+        }
+    }
 }
 
 /* Turns a libc result into the contract's: the errno value, with errno put back as it was. */
@@ -260,6 +274,38 @@ void hak_os_write(int fd, const char *text, size_t bytes) {
         bytes -= (size_t)written;
     }
     errno = saved;
+}
+
+int hak_os_open_report(const char *path, int *fd) {
+    int saved = errno;
+    *fd = open(path, REPORT_FLAGS, REPORT_MODE);
+    return errno_result(*fd < 0, saved);
+}
+
+int hak_os_duplicate(int fd, int *duplicate) {
+    int saved = errno;
+    *duplicate = fcntl(fd, F_DUPFD_CLOEXEC, DUPLICATE_FD_MIN);
+    return errno_result(*duplicate < 0, saved);
+}
+
+int hak_os_identify(int fd, struct hak_os_file *file) {
+    struct stat status;
+    int saved = errno;
+    int error = errno_result(fstat(fd, &status) != 0, saved);
+    if (error == 0) {
+        *file = (struct hak_os_file){.device = status.st_dev, .inode = status.st_ino};
+    }
+    return error;
+}
+
+void hak_os_close(int fd) {
+    int saved = errno;
+    (void)close(fd);
+    errno = saved;
+}
+
+uint64_t hak_os_process_id(void) {
+    return (uint64_t)getpid();
 }
 
 void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
