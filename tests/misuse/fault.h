@@ -1,0 +1,89 @@
+/*
+ * fault.h - the frame of a program that commits one heap fault, chosen by name, and states what must follow.
+ *
+ * `PROGRAM` alone prints the names of its cases. `PROGRAM CASE` prints, one a line, the texts that may stand
+ * on stderr after "hakmem: ", then commits the fault. misuse_test.sh compares. Coming back from a fault
+ * prints "survived" and exits 3. These programs know nothing of hakmem.
+ */
+#ifndef HAK_TESTS_MISUSE_FAULT_H
+#define HAK_TESTS_MISUSE_FAULT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define TIME_LIMIT_S 20
+
+#define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
+
+/* One size of each kind of block that hakmem has; those of a case's name. */
+struct fault_size {
+    const char *name;
+    size_t bytes;
+};
+static const struct fault_size fault_sizes[] = {
+    {"16", 16},       {"64", 64},         {"1000", 1000},   {"5000", 5000},
+    {"30000", 30000}, {"100000", 100000}, {"2m", 2u << 20}, {"30m", 30u << 20},
+};
+
+/* The pointer, with all that the compiler knows about it forgotten. */
+static inline void *launder(void *pointer) {
+    __asm__ volatile("" : "+r"(pointer) : : "memory");
+    return pointer;
+}
+
+static inline void say(const char *text) {
+    if (write(STDOUT_FILENO, text, strlen(text)) < 0) {
+        _exit(4);
+    }
+}
+
+/* States a line: FUNCTION(): FAULT 0xPOINTER, BYTES-byte block; without the last part when bytes is 0. */
+static inline void expect(const char *function, const char *fault, const void *pointer, size_t bytes) {
+    char line[256];
+    int used = snprintf(line, sizeof line, "%s(): %s 0x%jx", function, fault, (uintmax_t)(uintptr_t)pointer);
+    if (bytes != 0) {
+        snprintf(line + used, sizeof line - (size_t)used, ", %zu-byte block", bytes);
+    }
+    say(line);
+    say("\n");
+}
+
+/* Memory without which a case has nothing to test. */
+static inline void *must(void *block) {
+    if (block == NULL) {
+        say("no memory\n");
+        _exit(5);
+    }
+    return block;
+}
+
+static inline void on_thread(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, body, argument) != 0 || pthread_join(thread, NULL) != 0) {
+        say("no thread\n");
+        _exit(5);
+    }
+}
+
+static inline void fault_setup(void) {
+    struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    alarm(TIME_LIMIT_S);
+}
+
+static inline int fault_survived(void) {
+    say("survived\n");
+    return 3;
+}
+
+#endif
