@@ -1,0 +1,120 @@
+/*
+ * report.c - see report.h: when, and where to.
+ *
+ * Many programs close stderr in their last handler (GNU coreutils), before a library's destructor runs;
+ * others close every descriptor they know of and open their own files under those numbers. So stderr is
+ * duplicated at start, and written to at exit only if the descriptor still leads to the same file.
+ */
+#include "process/report.h"
+#include "base/text.h"
+#include "conf/options.h"
+#include "os/os.h"
+#include "process/front_table.h"
+#include "process/heap_table.h"
+#include <string.h>
+#include <unistd.h>
+
+#define WARNING_BYTES_MAX      (HAK_OPTION_PATH_BYTES + 96u)
+#define EXPANDED_PATH_BYTES    (HAK_OPTION_PATH_BYTES + 256u)
+#define PROCESS_ID_PLACEHOLDER "%p"
+
+/* Owner: the thread that starts and the one that ends the process. Descriptor -1: there is none. */
+static struct {
+    int fd;                  /* the duplicate */
+    struct hak_os_file file; /* what stderr was at start */
+} kept_stderr = {.fd = -1};
+
+static bool wants_stderr(void) {
+    return hak_options.stats || hak_options.warm_pool_stats || hak_options.tiny_front_metrics ||
+           hak_options.tiny_front_dump[0] != '\0';
+}
+
+void hak_report_prepare(void) {
+    if (!wants_stderr() || hak_os_identify(STDERR_FILENO, &kept_stderr.file) != 0) {
+        return;
+    }
+    if (hak_os_duplicate(STDERR_FILENO, &kept_stderr.fd) != 0) {
+        kept_stderr.fd = STDERR_FILENO;
+    }
+}
+
+static bool is_kept_file(int fd) {
+    struct hak_os_file file;
+    return hak_os_identify(fd, &file) == 0 && file.device == kept_stderr.file.device &&
+           file.inode == kept_stderr.file.inode;
+}
+
+/* A descriptor of what was stderr at start, or -1 when the program has closed them all. */
+static int find_stderr(void) {
+    if (kept_stderr.fd < 0) {
+        return -1;
+    }
+    if (is_kept_file(kept_stderr.fd)) {
+        return kept_stderr.fd;
+    }
+    return is_kept_file(STDERR_FILENO) ? STDERR_FILENO : -1;
+}
+
+/* Puts the process id where the path says %p. False when the result does not fit. */
+static bool expand_path(const char *path, char expanded[EXPANDED_PATH_BYTES]) {
+    struct text text = hak_text_over(expanded, EXPANDED_PATH_BYTES - 1);
+    for (const char *c = path; *c != '\0'; c++) {
+        if (strncmp(c, PROCESS_ID_PLACEHOLDER, sizeof PROCESS_ID_PLACEHOLDER - 1) == 0) {
+            hak_text_decimal(&text, hak_os_process_id());
+            c += sizeof PROCESS_ID_PLACEHOLDER - 2;
+        } else {
+            hak_text_char(&text, *c);
+        }
+    }
+    expanded[text.used_bytes] = '\0';
+    return text.used_bytes < text.capacity_bytes;
+}
+
+static void warn_unwritable(int stderr_fd, const char *path, int error) {
+    char buffer[WARNING_BYTES_MAX];
+    struct text line = hak_text_over(buffer, WARNING_BYTES_MAX);
+    hak_text_string(&line, "hakmem: HAKMEM_TINY_FRONT_DUMP: cannot open ");
+    hak_text_string(&line, path);
+    hak_text_string(&line, ": errno ");
+    hak_text_decimal(&line, (uint64_t)error);
+    hak_text_char(&line, '\n');
+    hak_os_write(stderr_fd, line.start, line.used_bytes);
+}
+
+static void dump_front(int stderr_fd) {
+    char path[EXPANDED_PATH_BYTES];
+    int fd;
+    if (strcmp(hak_options.tiny_front_dump, HAK_OPTION_PATH_STDERR) == 0) {
+        hak_front_dump(stderr_fd);
+        return;
+    }
+    if (!expand_path(hak_options.tiny_front_dump, path)) {
+        return;
+    }
+    int error = hak_os_open_report(path, &fd);
+    if (error != 0) {
+        warn_unwritable(stderr_fd, path, error);
+        return;
+    }
+    hak_front_dump(fd);
+    hak_os_close(fd);
+}
+
+void hak_report_write(void) {
+    if (!wants_stderr()) {
+        return;
+    }
+    int stderr_fd = find_stderr(); /* -1: the writes fail, and nobody is there to be told */
+    if (hak_options.stats) {
+        hak_heap_table(stderr_fd);
+    }
+    if (hak_options.warm_pool_stats) {
+        hak_warm_pool_table(stderr_fd);
+    }
+    if (hak_options.tiny_front_metrics) {
+        hak_front_table(stderr_fd);
+    }
+    if (hak_options.tiny_front_dump[0] != '\0') {
+        dump_front(stderr_fd);
+    }
+}
