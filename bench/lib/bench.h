@@ -89,6 +89,7 @@ void bench_sleep_ms(uint64_t ms);
 
 // Zeroed memory straight from the kernel, for the program's own tables; never fails (exits instead).
 void *bench_map(size_t bytes);
+void bench_unmap(void *table, size_t bytes);
 
 uint64_t bench_rss_bytes(void); // resident set of this process now
 uint64_t bench_vsz_bytes(void); // address space of this process now

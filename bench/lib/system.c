@@ -49,6 +49,12 @@ void *bench_map(size_t bytes) {
     return p;
 }
 
+void bench_unmap(void *table, size_t bytes) {
+    if (munmap(table, bytes) != 0) {
+        bench_die_system("munmap of the program's own table failed");
+    }
+}
+
 // Field `idx` of /proc/self/statm, in bytes: 0 is the address space, 1 the resident set.
 static uint64_t statm_bytes(unsigned idx) {
     char text[256];

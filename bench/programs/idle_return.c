@@ -59,6 +59,7 @@ int main(int argc, char **argv) {
         free(slots[i].block);
     }
     bench_stop(&timer, &result);
+    bench_unmap(slots, args.iterations * sizeof *slots); // or it would be watched too
     watch(args.seconds, &result);
     result.ops = 2 * args.iterations;
     bench_report(&args, &result);

@@ -1,0 +1,125 @@
+"""One whole comparison: rows measured one after the other, stopped cleanly by Ctrl-C, turned into results."""
+
+import dataclasses
+import os
+import shlex
+import sys
+import time
+from typing import Callable, List, Optional
+
+from . import analysis, machine, markdown, report, results as files, table, units
+from .allocators import Allocator
+from .measure import RowSamples, Runner, Settings
+from .progress import Progress
+from .rows import Row
+
+EXIT_OK = 0
+EXIT_FAILED_RUNS = 1
+EXIT_INTERRUPTED = 130
+
+
+@dataclasses.dataclass
+class Plan:
+    """All that is decided before the first run."""
+    top: str
+    rows: List[Row]
+    allocators: List[Allocator]
+    missing: List[str]
+    baseline: str
+    settings: Settings
+    clock: str  # wall or cpu
+    alpha: float
+    has_noise_check: bool
+    compiler: str
+    title: str
+    is_user_command: bool = False
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
+    """The samples of every row, and whether all rows were reached."""
+    everyone = list(plan.allocators)
+    if plan.has_noise_check:
+        everyone.append(next(a for a in everyone if a.name == plan.baseline).twin())
+    progress = Progress(plan.rows, len(everyone), plan.settings.rounds, plan.settings.target_s)
+    runner = make_runner(plan.settings, progress.on_run)
+    measured: List[RowSamples] = []
+    try:
+        for row in plan.rows:
+            measured.append(RowSamples(row))
+            # The twin of a single run says nothing: there is no interval to be inside of.
+            runner.measure(row, everyone if not row.is_single else plan.allocators, measured[-1])
+            failed = ", ".join(f"{n}: {why}" for n, why in measured[-1].failures.items())
+            progress.row_done(row.name, f" ({failed})" if failed else "")
+        return measured, False
+    except KeyboardInterrupt:
+        return measured, True
+    finally:
+        progress.close()
+
+
+def build_results(plan: Plan, measured: List[RowSamples], is_partial: bool, header: dict, took_s: float) -> dict:
+    names = [a.name for a in plan.allocators]
+    twin = f"{plan.baseline} again" if plan.has_noise_check else None
+    rows = [analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha)
+            for m in measured if m.samples or m.failures]
+    return {
+        "format": files.FORMAT, "title": plan.title, "is_partial": is_partial,
+        "command": " ".join(shlex.quote(a) for a in [os.path.relpath(sys.argv[0], plan.top), *sys.argv[1:]]),
+        "took_s": took_s, "machine": header, "missing": plan.missing, "baseline": plan.baseline, "names": names,
+        "allocators": [dataclasses.asdict(a) for a in plan.allocators],
+        "settings": {k: v for k, v in dataclasses.asdict(plan.settings).items() if k != "build"},
+        "clock": plan.clock, "alpha": plan.alpha, "is_user_command": plan.is_user_command, "rows": rows,
+        "means": analysis.means([r for r in rows if r["is_complete"]], names, plan.baseline),
+        "noise": analysis.noise(rows), "tally": analysis.tally(rows),
+    }
+
+
+def write_results(results: dict, folder: str) -> None:
+    import json
+    written = files.write_all(folder, {
+        "results.json": lambda: json.dumps(results, indent=1) + "\n",
+        "results.csv": lambda: files.as_csv(results),
+        "report.html": lambda: report.render(results),
+        "results.md": lambda: markdown.render(results),
+    }, say)
+    for path in written:
+        say(f"wrote {os.path.relpath(path)}")
+
+
+def measure_results(plan: Plan, make_runner: Callable[..., Runner] = Runner) -> tuple:
+    """Prints the header, measures; returns the results (None if there are none) and the exit code."""
+    header = machine.describe(plan.top, plan.compiler, plan.clock)
+    print(table.render_machine(header, [dataclasses.asdict(a) for a in plan.allocators]))
+    for line in plan.missing:
+        print(f"missing: {line}")
+    sys.stdout.flush()
+    began = time.monotonic()
+    measured, is_partial = measure_all(plan, make_runner)
+    took_s = time.monotonic() - began
+    load = os.getloadavg()
+    header["load after"] = " ".join(f"{v:.2f}" for v in load) + " (1, 5, 15 minutes)"
+    results = build_results(plan, measured, is_partial, header, took_s)
+    if not results["rows"]:
+        say("stopped before any row was measured; nothing is written")
+        return None, EXIT_INTERRUPTED
+    if is_partial:
+        return results, EXIT_INTERRUPTED
+    return results, EXIT_FAILED_RUNS if any(r["failures"] for r in results["rows"]) else EXIT_OK
+
+
+def run(plan: Plan, folder: str, make_runner: Callable[..., Runner] = Runner) -> int:
+    """Measures, prints the table, writes the files; returns the exit code."""
+    results, status = measure_results(plan, make_runner)
+    if results is None:
+        return status
+    try:
+        print("\n" + table.render(results) + f"This took {units.duration(results['took_s'])}.", flush=True)
+    except OSError as error:
+        say(f"cannot print the table: {error.strerror}")
+    write_results(results, folder)
+    return status
