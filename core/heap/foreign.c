@@ -5,7 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "api/foreign.h"
+#include "heap/foreign.h"
 #include "conf/options.h"
 #include <dlfcn.h>
 

@@ -6,8 +6,8 @@
  * always, unless the option says keep. Called for pointers that the registry does not know, with no lock
  * held.
  */
-#ifndef HAK_API_FOREIGN_H
-#define HAK_API_FOREIGN_H
+#ifndef HAK_HEAP_FOREIGN_H
+#define HAK_HEAP_FOREIGN_H
 
 #include "base/compiler.h"
 
