@@ -18,6 +18,9 @@
 #define HAK_LINE_ALIGNED  __attribute__((aligned(64)))
 #define HAK_PRINTF(f, a)  __attribute__((format(printf, f, a)))
 
+/* Called with a range of address space; a result other than 0 ends the visit. */
+typedef int (*hak_range_visitor)(void *address, size_t bytes, void *context);
+
 #define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

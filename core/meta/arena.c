@@ -17,6 +17,13 @@
 #define FIRST_CHUNK_BYTES ((size_t)192 * 1024)
 #define CHUNK_BYTES       ((size_t)1024 * 1024)
 
+/* The first line of a chunk: chunks form a list from the newest to the oldest. */
+struct chunk {
+    struct chunk *older;
+    size_t bytes;
+};
+_Static_assert(sizeof(struct chunk) <= HAK_CACHE_LINE_BYTES, "a chunk's record is its first line");
+
 struct free_memory {
     struct free_memory *next;
 };
@@ -27,6 +34,7 @@ static struct {
     char *bump;                                    /* under lock: next unused byte, line aligned */
     char *bump_end;                                /* under lock */
     struct free_memory *free_lists[LINES_MAX + 1]; /* under lock, by size in lines */
+    struct chunk *newest;                          /* under lock */
     _Atomic size_t mapped_bytes;
 } arena;
 
@@ -88,7 +96,10 @@ static bool add_chunk(void) {
     (void)hak_atomic_add_relaxed(&arena.mapped_bytes, mapped_bytes); /* relaxed: a statistic */
     hak_lock_acquire(&hak_meta_lock);
     retire_chunk_locked();
-    arena.bump = chunk;
+    struct chunk *record = (struct chunk *)(void *)chunk;
+    *record = (struct chunk){.older = arena.newest, .bytes = chunk_bytes};
+    arena.newest = record;
+    arena.bump = chunk + HAK_CACHE_LINE_BYTES;
     arena.bump_end = chunk + chunk_bytes;
     hak_lock_release(&hak_meta_lock);
     return true;
@@ -122,4 +133,16 @@ void hak_meta_free(void *memory, size_t bytes) {
 
 size_t hak_meta_mapped_bytes(void) {
     return hak_atomic_load_relaxed(&arena.mapped_bytes); /* relaxed: a statistic */
+}
+
+void hak_meta_visit_mapped(hak_range_visitor visitor, void *context) {
+    hak_lock_acquire(&hak_meta_lock);
+    struct chunk *chunk = arena.newest;
+    hak_lock_release(&hak_meta_lock);
+    /* Chunks are never unmapped and their records never change. */
+    for (; chunk != NULL; chunk = chunk->older) {
+        if (visitor(chunk, chunk->bytes, context) != 0) {
+            return;
+        }
+    }
 }

@@ -23,6 +23,9 @@ void hak_meta_free(void *memory, size_t bytes);
 /* Mapped bytes of all arenas, guard pages counted in. */
 size_t hak_meta_mapped_bytes(void);
 
+/* Visits the memory of every arena, guard pages left out. */
+void hak_meta_visit_mapped(hak_range_visitor visitor, void *context);
+
 /* For fork: the lock of this file. */
 extern struct hak_lock hak_meta_lock;
 

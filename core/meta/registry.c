@@ -119,3 +119,14 @@ void hak_registry_fill(const void *address, size_t units, hak_word word) {
 size_t hak_registry_mapped_bytes(void) {
     return hak_atomic_load_relaxed(&mapped_leaf_bytes); /* relaxed: a statistic */
 }
+
+void hak_registry_visit_mapped(hak_range_visitor visitor, void *context) {
+    for (size_t i = 0; i < HAK_TOP_ENTRIES; i++) {
+        uintptr_t offset =
+            hak_atomic_load_relaxed(&hak_registry.top[i]); /* relaxed: leaves stay once entered */
+        void *leaf = (void *)((uintptr_t)&hak_registry + offset);
+        if (offset != 0 && visitor(leaf, HAK_LEAF_UNITS * sizeof(hak_word), context) != 0) {
+            return;
+        }
+    }
+}

@@ -22,7 +22,7 @@
 enum hak_unit_kind {
     HAK_KIND_NONE,        /* not ours */
     HAK_KIND_SLAB,        /* address: the header map of the slab */
-    HAK_KIND_SLAB_FREED,  /* number: block size of the slab that stood here */
+    HAK_KIND_SLAB_FREED,  /* number: see hak_freed_number() in slab/slab.h */
     HAK_KIND_EXTENT,      /* address: the large floor's record of an extent of page runs */
     HAK_KIND_MAPPED,      /* address: the large floor's record of the block that starts in this unit */
     HAK_KIND_LARGE_FREED, /* number: size in bytes of the large block that started here */
@@ -117,6 +117,9 @@ void hak_registry_store(const void *address, hak_word word);
 
 /* Stores the word for each of `units` units from address on. */
 void hak_registry_fill(const void *address, size_t units, hak_word word);
+
+/* Visits the memory of every leaf. */
+void hak_registry_visit_mapped(hak_range_visitor visitor, void *context);
 
 /* Mapped bytes of all leaves. */
 size_t hak_registry_mapped_bytes(void);

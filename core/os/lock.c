@@ -36,28 +36,39 @@ static void spin_hint(void) {
 static HAK_COLD void acquire_slow(struct hak_lock *lock) {
     for (unsigned spin = 0; spin < SPINS_MAX; spin++) {
         uint32_t expected = STATE_FREE;
-        /* acquire: pairs with the exchange in hak_lock_release() */
+        /* acquire: pairs with the exchange in release() */
         if (hak_atomic_load_relaxed(&lock->state) == STATE_FREE && /* relaxed: the swap decides */
             hak_atomic_cas_acquire(&lock->state, &expected, STATE_HELD)) {
             return;
         }
         spin_hint();
     }
-    /* acquire: pairs with the exchange in hak_lock_release() */
+    /* acquire: pairs with the exchange in release() */
     while (hak_atomic_exchange_acquire(&lock->state, STATE_CONTENDED) != STATE_FREE) {
         hak_os_futex_wait(&lock->state, STATE_CONTENDED);
     }
 }
 
-void hak_lock_acquire(struct hak_lock *lock) {
+static void acquire(struct hak_lock *lock) {
     uint32_t expected = STATE_FREE;
-    if (passes_through()) {
-        return;
-    }
-    /* acquire: pairs with the exchange in hak_lock_release() */
+    /* acquire: pairs with the exchange in release() */
     if (HAK_UNLIKELY(!hak_atomic_cas_acquire(&lock->state, &expected, STATE_HELD))) {
         acquire_slow(lock);
     }
+}
+
+static void release(struct hak_lock *lock) {
+    /* release: pairs with the compare-and-swap and the exchange in acquire() and acquire_slow() */
+    if (hak_atomic_exchange_release(&lock->state, STATE_FREE) == STATE_CONTENDED) {
+        hak_os_futex_wake(&lock->state, 1);
+    }
+}
+
+void hak_lock_acquire(struct hak_lock *lock) {
+    if (passes_through()) {
+        return;
+    }
+    acquire(lock);
     if (!HAKMEM_BUILD_RELEASE) {
         note_acquired(lock);
     }
@@ -71,10 +82,19 @@ void hak_lock_release(struct hak_lock *lock) {
         HAK_ASSERT((held_ranks & ((uint32_t)1 << lock->rank)) != 0);
         held_ranks &= ~((uint32_t)1 << lock->rank);
     }
-    /* release: pairs with the compare-and-swap and the exchange in hak_lock_acquire() and acquire_slow() */
-    if (hak_atomic_exchange_release(&lock->state, STATE_FREE) == STATE_CONTENDED) {
-        hak_os_futex_wake(&lock->state, 1);
-    }
+    release(lock);
+}
+
+void hak_lock_fork_take(struct hak_lock *lock) {
+    acquire(lock);
+}
+
+void hak_lock_fork_give(struct hak_lock *lock) {
+    release(lock);
+}
+
+void hak_lock_fork_reset(struct hak_lock *lock) {
+    hak_atomic_store_relaxed(&lock->state, STATE_FREE); /* relaxed: the child has one thread */
 }
 
 void hak_lock_fork_begin(void) {

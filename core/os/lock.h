@@ -40,6 +40,14 @@ struct hak_lock {
 void hak_lock_acquire(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
 
+/*
+ * For the fork handlers alone: taking one of many locks of a rank, giving it back in the parent, and making
+ * it free in the child, where its waiters do not exist.
+ */
+void hak_lock_fork_take(struct hak_lock *lock);
+void hak_lock_fork_give(struct hak_lock *lock);
+void hak_lock_fork_reset(struct hak_lock *lock);
+
 /* Called by the forking thread with every lock held; until fork_end it passes through all locks. */
 void hak_lock_fork_begin(void);
 void hak_lock_fork_end(void);

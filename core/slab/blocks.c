@@ -112,12 +112,17 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
 struct tally {
     struct slab *slabs[TALLY_SLOTS];
     unsigned blocks[TALLY_SLOTS];
+    uint32_t owner;   /* the returning heap */
+    unsigned foreign; /* blocks of slabs that are not its own */
     hak_event_handler handler;
     void *context;
 };
 
 static void tally_flush(struct tally *tally, unsigned slot) {
     struct slab *slab = tally->slabs[slot];
+    /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
+    uint32_t owner = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word));
+    tally->foreign += owner != tally->owner ? tally->blocks[slot] : 0;
     enum hak_slab_event event = hak_slab_count_free(slab, tally->blocks[slot]);
     if (event != HAK_EVENT_NONE) {
         tally->handler(slab, event, tally->context);
@@ -136,24 +141,21 @@ static void tally_add(struct tally *tally, struct slab *slab) {
 
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context) {
-    struct tally tally = {.handler = handler, .context = context};
-    unsigned foreign = 0;
+    struct tally tally = {.owner = owner, .handler = handler, .context = context};
     for (unsigned i = 0; i < count; i++) {
         /* release: pairs with the acquire loads in hak_headers_equal(): whoever takes the block out sees our
          * writes */
         hak_atomic_store_release(refs[i].header, HAK_HEADER_FREE);
     }
     for (unsigned i = 0; i < count; i++) {
-        struct slab *slab = hak_slab_of_block(refs[i].block);
-        foreign += hak_slab_owner(slab) != owner;
-        tally_add(&tally, slab);
+        tally_add(&tally, hak_slab_of_block(refs[i].block));
     }
     for (unsigned slot = 0; slot < TALLY_SLOTS; slot++) {
         if (tally.blocks[slot] != 0) {
             tally_flush(&tally, slot);
         }
     }
-    return foreign;
+    return tally.foreign;
 }
 
 static bool is_free_header(uint8_t header) {

@@ -35,6 +35,14 @@ static void store_registry_words(const struct slab *slab) {
     }
 }
 
+static void store_freed_words(const struct slab *slab) {
+    for (unsigned unit = 0; unit < slab->units; unit++) {
+        uint64_t number = hak_freed_number(unit, hak_class_block_bytes[slab->class_idx]);
+        hak_word word = hak_word_for_number(HAK_KIND_SLAB_FREED, number);
+        hak_registry_store((void *)(slab->base + unit * HAK_UNIT_BYTES), word);
+    }
+}
+
 int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     unsigned capacity = hak_class_capacity(class_idx);
     HAK_ASSERT(slab->units == hak_class_units[class_idx]);
@@ -109,6 +117,17 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
     }
 }
 
+void hak_slab_release_warm(struct slab *slab, uint32_t owner) {
+    /* acquire: pairs with the release in hak_slab_count_free() */
+    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    uint64_t next;
+    do {
+        HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
+        next = hak_slab_word_with_owner(hak_slab_word_with_place(word, HAK_PLACE_WARM), owner) & ~HAK_LEASED;
+        /* acq_rel: pairs with the swaps that take the lease, and with the count in hak_slab_count_free() */
+    } while (!hak_atomic_cas_weak_acq_rel(&slab->word, &word, next));
+}
+
 enum hak_slab_event hak_slab_release_any(struct slab *slab) {
     /* acquire: pairs with the release in hak_slab_count_free() */
     uint64_t word = hak_atomic_load_acquire(&slab->word);
@@ -164,8 +183,7 @@ uint32_t hak_slab_owner(const struct slab *slab) {
 void hak_slab_retire(struct slab *slab) {
     bool is_zero = slab->is_zero && slab->carved_blocks == 0;
     hak_slab_list_unlink(slab);
-    hak_word freed = hak_word_for_number(HAK_KIND_SLAB_FREED, hak_class_block_bytes[slab->class_idx]);
-    hak_registry_fill((void *)slab->base, slab->units, freed);
+    store_freed_words(slab);
     _Atomic uint8_t *map = slab->map;
     /* release: pairs with the acquire of the word in hak_slab_lease_any(), hak_slab_lease_warm(): a stale
      * hint fails */

@@ -77,6 +77,10 @@ bool hak_slab_lease_any(struct slab *slab);
 enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
                                      uint32_t owner);
 
+/* Gives the lease back to a slab that is WARM with `owner`, also if it is wholly free: it was fetched ahead
+ * of need. */
+void hak_slab_release_warm(struct slab *slab, uint32_t owner);
+
 /* Gives back a lease taken by hak_slab_lease_any(); the place stays what it is unless the hint was dropped.
  */
 enum hak_slab_event hak_slab_release_any(struct slab *slab);
@@ -93,6 +97,23 @@ uint32_t hak_slab_owner(const struct slab *slab);
  * after. May purge: no lock held.
  */
 void hak_slab_retire(struct slab *slab);
+
+/* What the registry keeps about the units of a retired slab, so that a double free in them is named. */
+#define HAK_FREED_UNIT_SHIFT 20u
+
+HAK_INLINE uint64_t hak_freed_number(unsigned unit, size_t block_bytes) {
+    return (uint64_t)unit << HAK_FREED_UNIT_SHIFT | block_bytes;
+}
+
+HAK_INLINE size_t hak_freed_block_bytes(uint64_t number) {
+    return (size_t)(number & (((uint64_t)1 << HAK_FREED_UNIT_SHIFT) - 1));
+}
+
+/* Whether a block of the retired slab began at the pointer. */
+HAK_INLINE bool hak_freed_is_block_start(uint64_t number, const void *pointer) {
+    size_t offset = (uint16_t)(uintptr_t)pointer + (number >> HAK_FREED_UNIT_SHIFT) * HAK_UNIT_BYTES;
+    return offset % hak_freed_block_bytes(number) == 0;
+}
 
 /* The slab that a header map belongs to. */
 HAK_INLINE struct slab *hak_slab_of_map(const _Atomic uint8_t *map) {

@@ -150,3 +150,10 @@ void hak_slab_list_close(struct slab_list *list) {
     list->is_open = false;
     hak_lock_release(&list->lock);
 }
+
+void hak_slab_list_forget(struct slab_list *list) {
+    hak_lock_acquire(&list->lock);
+    list->head = NULL;
+    hak_atomic_store_relaxed(&list->count, (size_t)0); /* relaxed: as in set_count() */
+    hak_lock_release(&list->lock);
+}

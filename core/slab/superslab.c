@@ -250,6 +250,18 @@ size_t hak_superslab_trim(size_t keep_bytes) {
     return hak_purge_down_to(keep_bytes);
 }
 
+void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context) {
+    struct superslab *s;
+    for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
+        hak_lock_acquire(&hak_superslab_lock);
+        uintptr_t base = s->tier <= HAK_TIER_FREE ? s->base : 0;
+        hak_lock_release(&hak_superslab_lock);
+        if (base != 0 && visitor((void *)base, HAK_SUPERSLAB_BYTES, context) != 0) {
+            return;
+        }
+    }
+}
+
 uint64_t hak_superslab_births(void) {
     return hak_atomic_load_relaxed(&births); /* relaxed: a statistic */
 }

@@ -86,6 +86,9 @@ void hak_superslab_count(struct hak_superslab_counts *counts);
  */
 size_t hak_superslab_trim(size_t keep_bytes);
 
+/* Visits the memory of every SuperSlab not lent to the large floor. The visitor may make system calls. */
+void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context);
+
 /* SuperSlabs mapped since start. */
 uint64_t hak_superslab_births(void);
 

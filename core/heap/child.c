@@ -1,0 +1,131 @@
+/*
+ * child.c - see child.h.
+ */
+#include "heap/child.h"
+#include "heap/heap.h"
+#include "heap/unified_cache.h"
+#include "meta/classes.h"
+#include "slab/orphans.h"
+#include "slab/slab_word.h"
+#include "slab/superslab.h"
+
+struct hak_lock hak_child_lock = HAK_LOCK_INIT(HAK_RANK_PROCESS);
+
+static _Atomic bool is_pending;
+
+/* Every thread that had a heap, but for the calling one. */
+static bool others_had_heaps(void) {
+    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+        struct heap *heap = hak_heap_by_id(id);
+        /* relaxed: the child has one thread */
+        if (heap != NULL && heap != hak_tls.heap && hak_atomic_load_relaxed(&heap->is_attached)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Blocks of the survivor's own caches go home unlisted and uncounted: the rebuild counts them. */
+static void empty_own_caches(struct heap *heap) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        struct class_state *state = &heap->classes[c];
+        unsigned count = hak_cache_count(heap, c);
+        for (unsigned i = 1; i <= count; i++) {
+            hak_atomic_store_relaxed(state->array[i].header, HAK_HEADER_FREE); /* relaxed: one thread */
+        }
+        hak_cache_forget(heap, c);
+        state->current = NULL;
+        state->warm_count = 0;
+    }
+}
+
+void hak_child_begin(void) {
+    if (!others_had_heaps()) {
+        return;
+    }
+    if (hak_tls.heap != NULL) {
+        empty_own_caches(hak_tls.heap);
+    }
+    hak_heap_abandon_others(hak_tls.heap);
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        hak_slab_list_forget(&hak_orphans[c]);
+    }
+    hak_atomic_store_release(&is_pending, true); /* pairs with the load in hak_child_rebuild_if_pending() */
+}
+
+/* CACHED -> FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */
+static unsigned recount(struct slab *slab) {
+    unsigned freed = 0;
+    unsigned carved = slab->carved_blocks;
+    for (unsigned i = 0; i < slab->capacity_blocks; i++) {
+        unsigned header =
+            hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: its writers are gone, or this thread */
+        if (header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO) {
+            hak_atomic_store_relaxed(&slab->map[i], HAK_HEADER_FREE); /* relaxed: as above */
+            header = HAK_HEADER_FREE;
+        }
+        freed += header == HAK_HEADER_FREE;
+        carved = header != HAK_HEADER_NEVER && i >= carved ? i + 1 : carved;
+    }
+    /* A carve that was cut off left FREE bytes (CACHED until now) above NEVER ones at most at its very end.
+     */
+    for (unsigned i = slab->carved_blocks; i < carved; i++) {
+        if (hak_atomic_load_relaxed(&slab->map[i]) == HAK_HEADER_NEVER) { /* relaxed: as above */
+            hak_atomic_store_relaxed(&slab->map[i], HAK_HEADER_FREE);     /* relaxed: as above */
+            freed++;
+        }
+    }
+    slab->carved_blocks = (uint16_t)carved;
+    slab->sweep_cursor = 0;
+    return freed + slab->capacity_blocks - carved;
+}
+
+static void rebuild_slab(struct slab *slab, uint32_t own_id) {
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: its writers are gone, or this thread */
+    hak_atomic_store_relaxed(&slab->list, (struct slab_list *)NULL); /* relaxed: the lists were emptied */
+    slab->prev = slab->next = NULL;
+    if (!hak_slab_word_is_assigned(word)) {
+        return;
+    }
+    if (hak_slab_word_owner(word) != own_id) {
+        word = hak_slab_word_with_owner(word, HAK_OWNER_NOBODY);
+    }
+    word = hak_slab_word_with_count(hak_slab_word_with_place(word, HAK_PLACE_NOWHERE), recount(slab));
+    hak_atomic_store_relaxed(&slab->word, word | HAK_LEASED); /* relaxed: released by what follows */
+    enum hak_slab_event event = hak_slab_release(slab, 0, HAK_PLACE_NOWHERE, hak_slab_owner(slab));
+    if (event == HAK_EVENT_LIST) {
+        event = hak_orphans_push(slab);
+    }
+    if (event == HAK_EVENT_RETIRE) {
+        hak_slab_retire(slab);
+    }
+}
+
+static void rebuild(void) {
+    struct superslab *superslab;
+    uint32_t own_id = hak_tls.heap != NULL ? hak_tls.heap->id : HAK_OWNER_NOBODY;
+    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
+        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+            rebuild_slab(&superslab->slabs[unit], own_id);
+        }
+    }
+    hak_superslab_rebuild();
+}
+
+static HAK_COLD void rebuild_once(void) {
+    hak_lock_acquire(&hak_child_lock);
+    if (hak_atomic_load_relaxed(
+            &is_pending)) { /* relaxed: written under the lock, or before any second thread */
+        rebuild();
+        hak_atomic_store_release(&is_pending,
+                                 false); /* pairs with the load in hak_child_rebuild_if_pending() */
+    }
+    hak_lock_release(&hak_child_lock);
+}
+
+void hak_child_rebuild_if_pending(void) {
+    /* acquire: pairs with the stores in hak_child_begin() and rebuild_once() */
+    if (HAK_UNLIKELY(hak_atomic_load_acquire(&is_pending))) {
+        rebuild_once();
+    }
+}

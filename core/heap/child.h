@@ -1,0 +1,25 @@
+/*
+ * child.h - putting the heap right in the child of a fork, where the other threads were cut off anywhere.
+ *
+ * Locks are consistent, because the forking thread held them all. What is not: blocks in the caches of
+ * threads that do not exist, slabs they had leased, frees they had stored and not counted. The header maps
+ * are the truth: once the surviving thread has given up its own cache, every CACHED byte belongs to nobody,
+ * becomes FREE, and each slab is counted anew. That costs a look at every map, so it is left to the first
+ * slow operation in the child: one that goes straight to exec never pays.
+ */
+#ifndef HAK_HEAP_CHILD_H
+#define HAK_HEAP_CHILD_H
+
+#include "base/compiler.h"
+
+/* In the child, before anything else and alone. Does nothing more when the parent had one thread with a heap.
+ */
+void hak_child_begin(void);
+
+/* At the start of every slow operation. */
+void hak_child_rebuild_if_pending(void);
+
+/* For the fork handlers. */
+extern struct hak_lock hak_child_lock;
+
+#endif

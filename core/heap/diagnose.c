@@ -1,0 +1,62 @@
+/*
+ * diagnose.c - see diagnose.h.
+ */
+#include "heap/diagnose.h"
+#include "heap/front.h"
+#include "large/large.h"
+
+struct hak_foreign hak_foreign;
+
+/* A pointer to no unit of ours: foreign, or inside a large block whose inner units have no words. */
+static void die_of_unknown(const char *function, const void *pointer) {
+    size_t block_bytes = 0;
+    if (hak_registry_covers(pointer) && hak_large_find(pointer, &block_bytes) != NULL) {
+        hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, block_bytes);
+    }
+    hak_fatal_pointer(function, HAK_FAULT_NOT_OURS, pointer, 0);
+}
+
+/* A pointer into a unit whose slab was retired. */
+HAK_NORETURN static void die_of_retired(const char *function, const void *pointer, hak_word word,
+                                        enum hak_fault freed_fault) {
+    uint64_t number = hak_word_number(word);
+    bool is_start = hak_freed_is_block_start(number, pointer);
+    hak_fatal_pointer(function, is_start ? freed_fault : HAK_FAULT_INVALID_POINTER, pointer,
+                      hak_freed_block_bytes(number));
+}
+
+HAK_NORETURN static void die_of_header(const char *function, const void *pointer,
+                                       const struct block_place *place, unsigned header,
+                                       enum hak_fault freed_fault) {
+    enum hak_fault fault = HAK_FAULT_HEADER_DAMAGED;
+    if (header == HAK_HEADER_FREE || header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO) {
+        fault = freed_fault;
+    } else if (header == HAK_HEADER_NEVER) {
+        fault = HAK_FAULT_INVALID_POINTER;
+    }
+    hak_fatal_pointer(function, fault, pointer, hak_class_block_bytes[place->row->class_idx]);
+}
+
+hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault) {
+    hak_word word = hak_registry_word(pointer);
+    enum hak_unit_kind kind = hak_word_kind(word);
+    if (kind == HAK_KIND_SLAB_FREED) {
+        die_of_retired(function, pointer, word, freed_fault);
+    }
+    if (kind != HAK_KIND_SLAB) {
+        if (hak_foreign.free != NULL) {
+            return NULL;
+        }
+        die_of_unknown(function, pointer);
+    }
+    struct block_place place = hak_place_of(pointer);
+    if (place.header == NULL) {
+        hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer,
+                          hak_class_block_bytes[place.row->class_idx]);
+    }
+    unsigned header = hak_atomic_load_relaxed(place.header); /* relaxed: as in hak_free_gate() */
+    if (header != place.row->live_header) {
+        die_of_header(function, pointer, &place, header, freed_fault);
+    }
+    return place.header;
+}

@@ -1,0 +1,235 @@
+/*
+ * front.c - the cold twins of front.h: empty and full caches, cold classes, threads without a heap, sizes of
+ * the large floor, wrong pointers.
+ */
+#include "heap/front.h"
+#include "base/assert.h"
+#include "heap/child.h"
+#include "heap/diagnose.h"
+#include "heap/reclaim.h"
+#include "heap/supply.h"
+#include "heap/unified_cache.h"
+#include "large/large.h"
+#include "meta/arena.h"
+#include <errno.h>
+#include <string.h>
+
+static _Atomic unsigned front_modes;
+static _Atomic uint8_t perturb_byte;
+
+/* ---- modes ------------------------------------------------------------------------------------------------
+ */
+
+unsigned hak_front_modes(void) {
+    return hak_atomic_load_relaxed(&front_modes); /* relaxed: threads may take a mode up late */
+}
+
+/* Parks the tops, so that every operation comes to the slow path, or puts them back. */
+static void set_metered(struct heap *heap, bool is_metered) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        struct class_state *state = &heap->classes[c];
+        if (state->array == NULL) {
+            continue;
+        }
+        if (is_metered) {
+            state->metered_top = hak_tls.top[c];
+            hak_tls.top[c] = HAK_NO_CACHE_TOP;
+        } else {
+            hak_tls.top[c] = state->metered_top;
+            state->metered_top = NULL;
+        }
+    }
+    heap->is_metered = is_metered;
+}
+
+/* The calling thread's heap in the mode that is asked for; NULL if it cannot have one. */
+static struct heap *current_heap(void) {
+    hak_child_rebuild_if_pending();
+    struct heap *heap = hak_heap_attach();
+    if (heap != NULL && HAK_UNLIKELY(heap->is_metered != (hak_front_modes() != 0))) {
+        set_metered(heap, !heap->is_metered);
+    }
+    return heap;
+}
+
+void hak_front_set_modes(unsigned modes, uint8_t fill) {
+    hak_atomic_store_relaxed(&perturb_byte, fill); /* relaxed: threads may take it up late */
+    hak_atomic_store_relaxed(&front_modes, modes); /* relaxed: as above */
+    (void)current_heap();
+}
+
+static bool perturbs(void) {
+    return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_PERTURB) != 0);
+}
+
+static void perturb(void *block, size_t bytes, bool is_free) {
+    uint8_t fill = hak_atomic_load_relaxed(&perturb_byte); /* relaxed: as in hak_front_set_modes() */
+    memset(block, is_free ? fill : fill ^ 0xFF, bytes);
+}
+
+/* ---- taking -----------------------------------------------------------------------------------------------
+ */
+
+/* One block for a thread that has exited, or a first one while memory is short. */
+static bool take_borrowed(unsigned class_idx, struct block_ref *ref) {
+    struct heap *heap = hak_heap_borrow();
+    if (heap == NULL) {
+        return false;
+    }
+    bool is_taken = hak_supply_take(heap, class_idx, ref, 1) == 1;
+    hak_heap_give_back(heap);
+    return is_taken;
+}
+
+static void count_allocation(struct class_state *state, bool is_hit) {
+    if (HAKMEM_DEBUG_COUNTERS || hak_front_modes() != 0) {
+        HAK_COUNT(&state->counters, allocations, 1);
+        HAK_COUNT(&state->counters, cache_hits, is_hit);
+    }
+    HAK_COUNT(&state->counters, cache_misses, !is_hit);
+}
+
+/* From the heap's cache, filling it if it is empty, or straight from a slab while the class is cold. */
+static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
+        bool is_taken = hak_supply_take(heap, class_idx, ref, 1) == 1;
+        count_allocation(state, false);
+        return is_taken;
+    }
+    bool is_hit = hak_cache_count(heap, class_idx) != 0;
+    if (!is_hit && hak_cache_refill(heap, class_idx) == 0) {
+        return false;
+    }
+    count_allocation(state, is_hit);
+    *ref = *--*hak_heap_top_slot(heap, class_idx);
+    return true;
+}
+
+/* A CACHED or CACHED_ZERO block; false when out of memory, after everything that can be given back was. */
+static bool take(unsigned class_idx, struct block_ref *ref) {
+    for (unsigned attempt = 0; attempt < 2; attempt++) {
+        struct heap *heap = current_heap();
+        if (heap != NULL ? take_from_heap(heap, class_idx, ref) : take_borrowed(class_idx, ref)) {
+            return true;
+        }
+        hak_reclaim_everything(heap);
+    }
+    return false;
+}
+
+static void *out_of_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *alloc_large(size_t bytes, bool is_zeroed) {
+    if (bytes > HAK_BLOCK_BYTES_MAX) {
+        return out_of_memory();
+    }
+    for (unsigned attempt = 0; attempt < 2; attempt++) {
+        struct heap *heap = current_heap();
+        bool is_zero;
+        void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+        if (block != NULL) {
+            if (!is_zeroed && perturbs()) {
+                perturb(block, bytes, false);
+            }
+            return block;
+        }
+        hak_reclaim_everything(heap);
+    }
+    return out_of_memory();
+}
+
+void *hak_alloc_slow(size_t bytes) {
+    if (bytes > HAK_MID_MAX_BYTES) {
+        return alloc_large(bytes, false);
+    }
+    unsigned class_idx = hak_class_of(bytes);
+    struct block_ref ref;
+    if (!take(class_idx, &ref)) {
+        return out_of_memory();
+    }
+    if (perturbs()) {
+        perturb(ref.block, bytes, false);
+    }
+    return hak_ref_to_live(ref, HAK_HEADER_LIVE + class_idx);
+}
+
+void *hak_calloc_slow(size_t bytes) {
+    if (bytes > HAK_MID_MAX_BYTES) {
+        return alloc_large(bytes, true);
+    }
+    unsigned class_idx = hak_class_of(bytes);
+    struct block_ref ref;
+    if (!take(class_idx, &ref)) {
+        return out_of_memory();
+    }
+    /* relaxed: the block is this thread's */
+    bool is_zero = hak_atomic_load_relaxed(ref.header) == HAK_HEADER_CACHED_ZERO;
+    hak_ref_to_live(ref, HAK_HEADER_LIVE + class_idx);
+    return is_zero ? ref.block : memset(ref.block, 0, bytes);
+}
+
+/* ---- freeing ----------------------------------------------------------------------------------------------
+ */
+
+/* Straight home: for cold classes and for threads without a heap. */
+static void return_one(struct heap *heap, struct block_ref ref, unsigned class_idx) {
+    uint32_t owner = heap != NULL ? heap->id : 0;
+    unsigned foreign = hak_blocks_return(&ref, 1, owner, hak_heap_handle_event, heap);
+    if (heap != NULL) {
+        HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, foreign);
+    }
+}
+
+static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (HAKMEM_DEBUG_COUNTERS || hak_front_modes() != 0) {
+        HAK_COUNT(&state->counters, frees, 1);
+    }
+    if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
+        state->is_used = true;
+        return_one(heap, ref, class_idx);
+        return;
+    }
+    struct block_ref **top = hak_heap_top_slot(heap, class_idx);
+    if ((*top)->block == HAK_CACHE_STOP) {
+        hak_cache_make_room(heap, class_idx);
+    }
+    *(*top)++ = ref;
+}
+
+void hak_free_slow(void *block, const char *function) {
+    if (block == NULL) {
+        return;
+    }
+    struct heap *heap = current_heap();
+    hak_word word = hak_registry_word(block);
+    enum hak_unit_kind kind = hak_word_kind(word);
+    if (kind == HAK_KIND_EXTENT || kind == HAK_KIND_MAPPED || kind == HAK_KIND_LARGE_FREED) {
+        if (perturbs()) {
+            perturb(block, hak_large_usable(function, block, word), true);
+        }
+        hak_large_free(function, block, word);
+        return;
+    }
+    hak_header *header = hak_live_header_or_die(function, block, HAK_FAULT_DOUBLE_FREE);
+    if (header == NULL) {
+        hak_foreign.free(block);
+        return;
+    }
+    unsigned class_idx = hak_word_row(word)->class_idx;
+    if (perturbs()) {
+        perturb(block, hak_class_block_bytes[class_idx], true);
+    }
+    /* relaxed: LIVE to CACHED is the freeing thread's own business until it returns the block */
+    hak_atomic_store_relaxed(header, HAK_HEADER_CACHED);
+    struct block_ref ref = {.block = block, .header = header};
+    if (heap != NULL) {
+        free_to_heap(heap, ref, class_idx);
+    } else {
+        return_one(NULL, ref, class_idx);
+    }
+}

@@ -1,0 +1,284 @@
+/*
+ * heap.c - see heap.h: the table of heaps, a thread's way in and out, where slabs with free blocks are
+ * listed.
+ *
+ * A thread's heap goes back when its thread-specific data is destroyed, in the last round of destructors that
+ * the C library makes, so that other destructors still find it. Slabs that are full then keep the heap's
+ * number: a later thread that gets this heap inherits them; while nobody has it, its list of remote frees is
+ * closed and they become orphans as soon as something in them is freed.
+ */
+#include "heap/heap.h"
+#include "base/assert.h"
+#include "conf/options.h"
+#include "heap/supply.h"
+#include "heap/unified_cache.h"
+#include "meta/arena.h"
+#include "meta/classes.h"
+#include "meta/registry.h"
+#include "slab/orphans.h"
+#include "slab/slab_word.h"
+#include <limits.h>
+#include <pthread.h>
+
+#define HEAPS_MAX ((size_t)1 << 17)
+#ifndef PTHREAD_DESTRUCTOR_ITERATIONS
+#define PTHREAD_DESTRUCTOR_ITERATIONS 4
+#endif
+
+#define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
+
+struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
+HAK_TLS struct hak_tls hak_tls = {.top = {HAK_CLASS_TABLE(NO_CACHE)}};
+
+struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
+
+static _Atomic(struct heap *) heaps[HEAPS_MAX]; /* by number; 0 stays empty */
+static _Atomic uint32_t last_id;
+static struct heap *free_heaps; /* under lock */
+static bool is_started;         /* under lock */
+static bool has_exit_key;       /* under lock, const after start */
+static pthread_key_t exit_key;  /* const after start */
+
+/* Counts of heaps that were given back. Under lock. */
+static struct front_counts past_counts[HAK_CLASS_COUNT];
+
+static void thread_exit(void *heap);
+
+/* The first allocation of the process. Under lock. */
+static void start_locked(void) {
+    if (!is_started) {
+        hak_registry_init();
+        has_exit_key = pthread_key_create(&exit_key, thread_exit) == 0;
+        is_started = true;
+    }
+}
+
+struct heap *hak_heap_by_id(uint32_t id) {
+    /* acquire: pairs with the release in enter_heap() */
+    return id < HEAPS_MAX ? hak_atomic_load_acquire(&heaps[id]) : NULL;
+}
+
+uint32_t hak_heap_last_id(void) {
+    return hak_atomic_load_relaxed(&last_id); /* relaxed: a bound for walks; heaps[] is checked for each */
+}
+
+/* Gives a new record its number. False when there are too many. */
+static bool enter_heap(struct heap *heap) {
+    hak_lock_acquire(&hak_heaps_lock);
+    uint32_t id = hak_atomic_load_relaxed(&last_id) + 1; /* relaxed: written under the lock */
+    bool has_room = id < HEAPS_MAX;
+    if (has_room) {
+        heap->id = id;
+        hak_atomic_store_release(&heaps[id], heap); /* pairs with the load in hak_heap_by_id() */
+        hak_atomic_store_relaxed(&last_id, id);     /* relaxed: see hak_heap_last_id() */
+    }
+    hak_lock_release(&hak_heaps_lock);
+    return has_room;
+}
+
+/* A heap that no thread has, marked attached; its list of remote frees is open. */
+static struct heap *obtain(void) {
+    hak_lock_acquire(&hak_heaps_lock);
+    start_locked();
+    struct heap *heap = free_heaps;
+    if (heap != NULL) {
+        free_heaps = heap->next_free;
+        hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
+    }
+    hak_lock_release(&hak_heaps_lock);
+    if (heap == NULL) {
+        heap = hak_meta_alloc(sizeof *heap);
+        if (heap == NULL) {
+            return NULL;
+        }
+        heap->remote.lock.rank = HAK_RANK_SLAB_LIST;
+        hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
+        if (!enter_heap(heap)) {
+            hak_meta_free(heap, sizeof *heap);
+            return NULL;
+        }
+    }
+    hak_slab_list_open(&heap->remote);
+    return heap;
+}
+
+#define ADD_PAST(name, help)                                                                                 \
+    past->name += hak_atomic_load_relaxed(&counters->name); /* relaxed: no owner writes any more */          \
+    hak_atomic_store_relaxed(&counters->name, 0);           /* relaxed: as above */
+
+static void fold_counters_locked(struct heap *heap) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        struct front_counters *counters = &heap->classes[c].counters;
+        struct front_counts *past = &past_counts[c];
+        if (heap->classes[c].is_used) {
+            HAK_FRONT_COUNTERS(ADD_PAST)
+            heap->classes[c].is_used = false;
+            heap->classes[c].heat = 0;
+            heap->classes[c].misses_in_row = 0;
+        }
+    }
+}
+
+/* The counterpart of obtain(): a flushed heap becomes anybody's. */
+static void put_back(struct heap *heap) {
+    hak_lock_acquire(&hak_heaps_lock);
+    fold_counters_locked(heap);
+    hak_atomic_store_relaxed(&heap->is_attached, false); /* relaxed: a statistic */
+    heap->next_free = free_heaps;
+    free_heaps = heap;
+    hak_lock_release(&hak_heaps_lock);
+}
+
+void hak_heap_flush(struct heap *heap, bool keep_arrays) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        if (heap->classes[c].is_used) {
+            hak_cache_flush(heap, c, keep_arrays);
+            hak_supply_flush(heap, c);
+        }
+    }
+    hak_supply_drain_remote(heap);
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        if (heap->classes[c].warm_count != 0) {
+            hak_supply_flush(heap, c);
+        }
+    }
+}
+
+/* Closes the list of remote frees first: what is freed from now on goes to the orphans. */
+static void detach(struct heap *heap) {
+    hak_slab_list_close(&heap->remote);
+    hak_heap_flush(heap, false);
+    heap->is_metered = false;
+    put_back(heap);
+}
+
+/* Everything of a heap whose owner does not exist, but for its number and its counters. */
+static void abandon(struct heap *heap) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        struct class_state *state = &heap->classes[c];
+        state->array = state->metered_top = NULL;
+        state->current = NULL;
+        state->capacity_blocks = 0;
+        state->warm_count = 0;
+    }
+    heap->is_metered = false;
+    hak_slab_list_close(&heap->remote);
+    put_back(heap);
+}
+
+void hak_heap_abandon_others(struct heap *survivor) {
+    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+        struct heap *heap = hak_heap_by_id(id);
+        if (heap == NULL) {
+            continue;
+        }
+        hak_slab_list_forget(&heap->remote);
+        if (heap != survivor && hak_atomic_load_relaxed(&heap->is_attached)) { /* relaxed: one thread */
+            abandon(heap);
+        }
+    }
+}
+
+static void thread_exit(void *value) {
+    struct heap *heap = value;
+    if (hak_tls.heap != heap) {
+        return;
+    }
+    if (++hak_tls.exit_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(exit_key, heap) == 0) {
+        return; /* once more in the next round, after those who still allocate */
+    }
+    detach(heap);
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        hak_tls.top[c] = HAK_NO_CACHE_TOP;
+    }
+    hak_tls.heap = NULL;
+    hak_tls.state = HAK_THREAD_EXITED;
+}
+
+static void prewarm(struct heap *heap) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        unsigned blocks = hak_options.tiny_prewarm_blocks[c];
+        blocks = blocks != 0 ? blocks : hak_options.tiny_prewarm_all;
+        if (blocks != 0 && hak_cache_make_hot(heap, c, blocks)) {
+            hak_cache_fill(heap, c, blocks);
+        }
+    }
+}
+
+struct heap *hak_heap_attach(void) {
+    if (hak_tls.heap != NULL) {
+        return hak_tls.heap;
+    }
+    if (hak_tls.state == HAK_THREAD_EXITED) {
+        return NULL;
+    }
+    struct heap *heap = obtain();
+    if (heap == NULL) {
+        return NULL;
+    }
+    /* The heap is in place before the C library is told of it: pthread_setspecific may allocate. */
+    hak_tls.heap = heap;
+    hak_tls.state = HAK_THREAD_ATTACHED;
+    if (has_exit_key) {
+        (void)pthread_setspecific(exit_key, heap);
+    }
+    prewarm(heap);
+    return heap;
+}
+
+struct heap *hak_heap_borrow(void) {
+    return obtain();
+}
+
+void hak_heap_give_back(struct heap *heap) {
+    detach(heap);
+}
+
+/* Lists a leased slab where its owner, or else anybody, finds it. NONE, or RETIRE with the lease held. */
+static enum hak_slab_event list_slab(struct slab *slab, struct heap *heap) {
+    enum hak_slab_event event;
+    uint32_t owner = hak_slab_owner(slab);
+    if (owner == HAK_OWNER_NOBODY) {
+        return hak_orphans_push(slab);
+    }
+    if (heap != NULL && owner == heap->id) {
+        if (hak_warm_push(heap, slab)) {
+            return hak_slab_release(slab, 0, HAK_PLACE_WARM, owner);
+        }
+        return hak_orphans_push(slab);
+    }
+    struct heap *owning = hak_heap_by_id(owner);
+    if (owning != NULL && hak_slab_list_push(&owning->remote, slab, owner, &event)) {
+        return event;
+    }
+    return hak_orphans_push(slab);
+}
+
+void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *heap_or_null) {
+    if (event == HAK_EVENT_LIST) {
+        event = list_slab(slab, heap_or_null);
+    }
+    HAK_ASSERT(event != HAK_EVENT_LIST);
+    if (event == HAK_EVENT_RETIRE) {
+        hak_slab_retire(slab);
+    }
+}
+
+#define ADD_SUM(name, help)                                                                                  \
+    sums->name += hak_atomic_load_relaxed(&counters->name); /* relaxed: a statistic                          \
+                                                             */
+#define ADD_PAST_SUM(name, help) sums->name += past_counts[class_idx].name;
+
+void hak_heap_sum_counters(unsigned class_idx, struct front_counts *sums) {
+    *sums = (struct front_counts){0};
+    hak_lock_acquire(&hak_heaps_lock);
+    HAK_FRONT_COUNTERS(ADD_PAST_SUM)
+    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+        struct heap *heap = hak_heap_by_id(id);
+        if (heap != NULL) {
+            struct front_counters *counters = &heap->classes[class_idx].counters;
+            HAK_FRONT_COUNTERS(ADD_SUM)
+        }
+    }
+    hak_lock_release(&hak_heaps_lock);
+}

@@ -1,0 +1,113 @@
+/*
+ * heap.h - a thread's heap: per class a unified cache, a current slab, a warm pool; and the table of all
+ * heaps.
+ *
+ * The hot part is thread-local: one pointer per class. Until a class is hot in a thread (and before there is
+ * a heap at all) it points at a static empty cache, which is full as well, so that neither the allocation
+ * path nor the free path tests for "initialised". Records are never unmapped and are reused by later threads.
+ */
+#ifndef HAK_HEAP_HEAP_H
+#define HAK_HEAP_HEAP_H
+
+#include "base/compiler.h"
+#include "base/config.h"
+#include "heap/counters.h"
+#include "slab/blocks.h"
+#include "slab/slab_list.h"
+
+#define HAK_WARM_SLABS_MAX 16u
+
+/* Stands in the slot above a cache's last one: a push that finds it there has no room. */
+#define HAK_CACHE_STOP ((void *)1)
+
+/*
+ * Per class of a heap. Owner: the heap's thread.
+ * Array: [0] has block NULL (pop finds the cache empty), [1 .. capacity_blocks] entries, [capacity_blocks +
+ * 1] has block HAK_CACHE_STOP. The top pointer points one past the newest entry.
+ */
+struct class_state {
+    struct block_ref *array;               /* NULL while the class is cold */
+    struct block_ref *metered_top;         /* the top pointer while the front is metered, else NULL */
+    struct slab *current;                  /* hint: the slab that the last refill did not exhaust */
+    struct slab *warm[HAK_WARM_SLABS_MAX]; /* hints, the newest last */
+    uint16_t capacity_blocks;              /* 0 while cold */
+    uint16_t refill_blocks;                /* how many a refill asks for */
+    uint16_t refills_in_row;               /* since the last spill */
+    uint8_t warm_count;                    /* slabs in `warm` */
+    uint8_t heat;                          /* operations on this class while cold */
+    uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
+    bool is_used;                          /* anything here needs flushing at exit */
+    struct front_counters counters;
+};
+
+struct heap {
+    uint32_t id;              /* const: position in the table, from 1 on */
+    bool is_metered;          /* owner only: the front's tops are parked in metered_top */
+    struct heap *next_free;   /* under the heaps lock */
+    _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
+    struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */
+    struct class_state classes[HAK_CLASS_COUNT];
+};
+
+enum hak_thread_state {
+    HAK_THREAD_FRESH,    /* never allocated */
+    HAK_THREAD_ATTACHED, /* has a heap */
+    HAK_THREAD_EXITED,   /* its heap is gone; the last destructors get theirs block by block */
+};
+
+struct hak_tls {
+    struct block_ref *top[HAK_CLASS_COUNT];
+    struct heap *heap; /* NULL unless ATTACHED */
+    uint8_t state;     /* enum hak_thread_state */
+    uint8_t exit_rounds;
+};
+extern HAK_TLS struct hak_tls hak_tls;
+
+_Static_assert(sizeof(struct hak_tls) <= 416, "with what else is thread-local, dlopen allows 448 bytes");
+
+/* The empty and full cache: bottom and stop alone. */
+extern struct block_ref hak_no_cache[2];
+#define HAK_NO_CACHE_TOP (&hak_no_cache[1])
+
+/* The heap of the calling thread, made if need be; NULL for a thread that has exited or when out of memory.
+ */
+struct heap *hak_heap_attach(void);
+
+/* A heap for one operation of a thread that cannot have one; NULL when out of memory. */
+struct heap *hak_heap_borrow(void);
+void hak_heap_give_back(struct heap *heap);
+
+/* The heap with that number, attached or not; NULL if there never was one. */
+struct heap *hak_heap_by_id(uint32_t id);
+
+/* Highest number of a heap so far. */
+uint32_t hak_heap_last_id(void);
+
+/*
+ * Returns everything that the heap holds, caches and warm slabs, so that any thread can use it. Its arrays
+ * stay if keep_arrays. The owner calls, or the child of a fork for a dead owner's heap is not supported here:
+ * see child.h.
+ */
+void hak_heap_flush(struct heap *heap, bool keep_arrays);
+
+/*
+ * In the child of a fork, alone: the heaps of all threads but the survivor's become free, without looking at
+ * what their owners, cut off anywhere, had in hand; lists of remote frees are emptied. Small arrays are lost.
+ */
+void hak_heap_abandon_others(struct heap *survivor);
+
+/* Sees to a slab after an event, lease held: lists it where its owner finds it, or retires it. Slow: no lock
+ * held. */
+void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *heap_or_null);
+
+/* Sums of the class's counters over all threads, living and gone. */
+void hak_heap_sum_counters(unsigned class_idx, struct front_counts *sums);
+
+extern struct hak_lock hak_heaps_lock;
+
+/* The top pointer of a class, wherever it is kept now. */
+HAK_INLINE struct block_ref **hak_heap_top_slot(struct heap *heap, unsigned class_idx) {
+    return heap->is_metered ? &heap->classes[class_idx].metered_top : &hak_tls.top[class_idx];
+}
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * reclaim.c - see reclaim.h.
+ */
+#include "heap/reclaim.h"
+#include "large/large.h"
+#include "slab/superslab.h"
+
+size_t hak_reclaim_everything(struct heap *heap) {
+    if (heap != NULL) {
+        hak_heap_flush(heap, true);
+    }
+    return hak_superslab_trim(0) + hak_large_trim(0);
+}
+
+/* Pages beneath free blocks of one slab, whoever owns it; a slab that somebody works on is left alone. */
+static size_t purge_slab(struct slab *slab, struct heap *heap) {
+    if (!hak_slab_lease_any(slab)) {
+        return 0;
+    }
+    size_t given_bytes = hak_blocks_purge(slab);
+    hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
+    return given_bytes;
+}
+
+size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {
+    size_t given_bytes = 0;
+    struct superslab *superslab;
+    if (heap != NULL) {
+        hak_heap_flush(heap, true);
+    }
+    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
+        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+            given_bytes += purge_slab(&superslab->slabs[unit], heap);
+        }
+    }
+    return given_bytes + hak_superslab_trim(keep_bytes) + hak_large_trim(keep_bytes);
+}

@@ -1,0 +1,157 @@
+/*
+ * requests.c - see requests.h.
+ */
+#include "heap/requests.h"
+#include "base/bits.h"
+#include "heap/diagnose.h"
+#include "heap/front.h"
+#include "heap/reclaim.h"
+#include "large/large.h"
+#include "os/os.h"
+#include <errno.h>
+#include <string.h>
+
+static bool is_large_kind(hak_word word) {
+    enum hak_unit_kind kind = hak_word_kind(word);
+    return kind == HAK_KIND_EXTENT || kind == HAK_KIND_MAPPED || kind == HAK_KIND_LARGE_FREED;
+}
+
+/* ---- aligned ----------------------------------------------------------------------------------------------
+ */
+
+/* The block size of the smallest class that holds `bytes` and whose every block is aligned; 0 if there is
+ * none. */
+static size_t aligned_class_bytes(size_t align, size_t bytes) {
+    if (bytes > HAK_MID_MAX_BYTES || align > HAK_MID_MAX_BYTES) {
+        return 0;
+    }
+    /* Blocks start at multiples of their size from a 64 KiB boundary. */
+    for (unsigned c = hak_class_of(bytes); c < HAK_CLASS_COUNT; c++) {
+        if (hak_class_block_bytes[c] % align == 0) {
+            return hak_class_block_bytes[c];
+        }
+    }
+    return 0;
+}
+
+static void *large_aligned(size_t align, size_t bytes) {
+    if (bytes <= HAK_BLOCK_BYTES_MAX) {
+        bool is_zero;
+        size_t at_least_one = bytes + (bytes == 0);
+        void *block = hak_large_alloc(at_least_one, align, &is_zero);
+        if (block == NULL) {
+            hak_reclaim_everything(hak_heap_attach());
+            block = hak_large_alloc(at_least_one, align, &is_zero);
+        }
+        if (block != NULL) {
+            return block;
+        }
+    }
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *hak_request_aligned(size_t align, size_t bytes) {
+    if (align <= HAK_ALIGN_BYTES) {
+        return hak_alloc_gate(bytes);
+    }
+    size_t class_bytes = aligned_class_bytes(align, bytes);
+    if (class_bytes != 0) {
+        return hak_alloc_gate(class_bytes);
+    }
+    (void)hak_heap_attach(); /* starts the process's heap if this is its first allocation */
+    return large_aligned(align, bytes);
+}
+
+/* ---- realloc ----------------------------------------------------------------------------------------------
+ */
+
+/* Stays where it is: it fits, and at least half of the block is still used. */
+static bool fits_in_place(size_t usable_bytes, size_t bytes) {
+    return bytes <= usable_bytes && bytes >= usable_bytes / 2;
+}
+
+static void *move_block(const char *function, void *block, size_t old_bytes, size_t bytes) {
+    void *moved = hak_alloc_gate(bytes);
+    if (moved != NULL) {
+        memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+        hak_free_gate(block, function);
+    }
+    return moved;
+}
+
+static void *realloc_large(const char *function, void *block, hak_word word, size_t bytes) {
+    if (bytes <= HAK_MID_MAX_BYTES) {
+        return move_block(function, block, hak_large_usable(function, block, word), bytes);
+    }
+    void *moved = hak_large_realloc(function, block, word, bytes);
+    if (moved == NULL) {
+        hak_reclaim_everything(hak_heap_attach());
+        moved = hak_large_realloc(function, block, word, bytes);
+    }
+    if (moved == NULL) {
+        errno = ENOMEM;
+    }
+    return moved;
+}
+
+void *hak_request_realloc(const char *function, void *block, size_t bytes) {
+    if (block == NULL) {
+        return hak_alloc_gate(bytes);
+    }
+    if (bytes == 0) {
+        hak_free_gate(block, function);
+        return NULL;
+    }
+    hak_word word = hak_registry_word(block);
+    bool is_large = is_large_kind(word);
+    if (!is_large && hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
+        return hak_foreign.realloc(block, bytes);
+    }
+    if (bytes > HAK_BLOCK_BYTES_MAX) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (is_large) {
+        return realloc_large(function, block, word, bytes);
+    }
+    size_t usable_bytes = hak_class_block_bytes[hak_word_row(word)->class_idx];
+    return fits_in_place(usable_bytes, bytes) ? block : move_block(function, block, usable_bytes, bytes);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------------
+ */
+
+size_t hak_request_usable(const char *function, const void *block) {
+    if (block == NULL) {
+        return 0;
+    }
+    hak_word word = hak_registry_word(block);
+    if (is_large_kind(word)) {
+        return hak_large_usable(function, block, word);
+    }
+    if (hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
+        return hak_foreign.usable_size((void *)(uintptr_t)block);
+    }
+    return hak_class_block_bytes[hak_word_row(word)->class_idx];
+}
+
+bool hak_request_owns(const void *pointer) {
+    hak_word word = hak_registry_word(pointer);
+    if (is_large_kind(word)) {
+        return hak_large_owns(pointer, word);
+    }
+    if (hak_word_kind(word) != HAK_KIND_SLAB) {
+        return false;
+    }
+    struct block_place place = hak_place_of(pointer);
+    /* relaxed: the answer may be stale by the time it is used, as documented */
+    return place.header != NULL && hak_atomic_load_relaxed(place.header) == place.row->live_header;
+}
+
+size_t hak_request_good_size(size_t bytes) {
+    if (bytes <= HAK_MID_MAX_BYTES) {
+        return hak_class_block_bytes[hak_class_of(bytes)];
+    }
+    return bytes > HAK_BLOCK_BYTES_MAX ? bytes : hak_os_page_round(bytes);
+}

@@ -1,0 +1,174 @@
+/*
+ * supply.c - see supply.h.
+ */
+#include "heap/supply.h"
+#include "base/assert.h"
+#include "meta/classes.h"
+#include "slab/orphans.h"
+#include "slab/slab_word.h"
+#include "slab/superslab.h"
+
+#define PREFILL_SLABS     3u
+#define MISSES_TO_PREFILL 4u /* misses in a row that make a class one that keeps missing */
+#define DRAIN_SLABS_MAX   8u /* slabs with remote frees taken up in one visit */
+
+bool hak_warm_push(struct heap *heap, struct slab *slab) {
+    struct class_state *state = &heap->classes[slab->class_idx];
+    if (state->warm_count == HAK_WARM_SLABS_MAX) {
+        return false;
+    }
+    state->warm[state->warm_count++] = slab;
+    state->is_used = true;
+    return true;
+}
+
+/* Leased -> in the warm pool of this heap, or among the orphans when that is full. */
+static void keep_warm(struct heap *heap, struct slab *slab) {
+    enum hak_slab_event event;
+    if (hak_warm_push(heap, slab)) {
+        event = hak_slab_release(slab, 0, HAK_PLACE_WARM, heap->id);
+    } else {
+        event = hak_orphans_push(slab);
+    }
+    hak_heap_handle_event(slab, event, heap);
+}
+
+/* Takes up slabs with remote frees; returns one of the class, leased, if there was one. */
+static struct slab *drain_remote(struct heap *heap, unsigned class_idx) {
+    struct slab *found = NULL;
+    for (unsigned i = 0; i < DRAIN_SLABS_MAX; i++) {
+        struct slab *slab = hak_slab_list_pop(&heap->remote);
+        if (slab == NULL) {
+            break;
+        }
+        if (found == NULL && slab->class_idx == class_idx) {
+            found = slab;
+        } else {
+            keep_warm(heap, slab);
+        }
+    }
+    return found;
+}
+
+void hak_supply_drain_remote(struct heap *heap) {
+    while (!hak_slab_list_looks_empty(&heap->remote)) {
+        struct slab *slab = drain_remote(heap, HAK_CLASS_COUNT);
+        HAK_ASSERT(slab == NULL);
+        (void)slab;
+    }
+}
+
+/* A slab of the class with free blocks, leased, from what this thread knows; NULL if it knows none. */
+static struct slab *lease_warm(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    struct slab *slab = state->current;
+    state->current = NULL;
+    if (slab != NULL && hak_slab_lease_warm(slab, class_idx, heap->id)) {
+        return slab;
+    }
+    slab = drain_remote(heap, class_idx);
+    while (slab == NULL && state->warm_count != 0) {
+        struct slab *hint = state->warm[--state->warm_count];
+        slab = hak_slab_lease_warm(hint, class_idx, heap->id) ? hint : NULL;
+    }
+    if (slab != NULL) {
+        state->misses_in_row = 0;
+    }
+    return slab;
+}
+
+/* A new slab from empty units, leased; NULL when out of memory. */
+static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
+    struct front_counters *counters = &heap->classes[class_idx].counters;
+    uint64_t births = hak_superslab_births();
+    struct slab *slab = hak_superslab_take_units(hak_class_units[class_idx]);
+    if (slab == NULL) {
+        return NULL;
+    }
+    HAK_COUNT(counters, new_superslabs, hak_superslab_births() != births);
+    if (hak_slab_assign(slab, class_idx, heap->id) != 0) {
+        hak_superslab_give_units(slab, slab->is_zero);
+        return NULL;
+    }
+    HAK_COUNT(counters, new_slabs, 1);
+    return slab;
+}
+
+/* An orphan of the class if there is one, else (if allowed) a new slab. Leased; NULL when out of memory. */
+static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool is_prefill) {
+    struct slab *slab = hak_slab_list_pop(&hak_orphans[class_idx]);
+    if (slab != NULL) {
+        HAK_COUNT(&heap->classes[class_idx].counters, pool_adoptions, 1);
+        return slab;
+    }
+    return is_prefill && hak_class_units[class_idx] != 1 ? NULL : lease_new(heap, class_idx);
+}
+
+/* The warm pool is empty: one visit to the shared pool, for more than one slab if the class keeps missing. */
+static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    HAK_COUNT(&state->counters, warm_misses, 1);
+    HAK_COUNT(&state->counters, pool_visits, 1);
+    struct slab *slab = lease_from_pool(heap, class_idx, false);
+    if (slab == NULL || ++state->misses_in_row < MISSES_TO_PREFILL) {
+        return slab;
+    }
+    state->misses_in_row = 0;
+    for (unsigned i = 0; i < PREFILL_SLABS; i++) {
+        struct slab *extra = lease_from_pool(heap, class_idx, true);
+        if (extra == NULL) {
+            break;
+        }
+        HAK_COUNT(&state->counters, warm_prefills, 1);
+        if (!hak_warm_push(heap, extra)) {
+            hak_heap_handle_event(extra, hak_orphans_push(extra), heap);
+            break;
+        }
+        hak_slab_release_warm(extra, heap->id);
+    }
+    return slab;
+}
+
+unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned got = 0;
+    state->is_used = true;
+    while (got < want) {
+        struct slab *slab = lease_warm(heap, class_idx);
+        if (slab != NULL) {
+            HAK_COUNT(&state->counters, warm_hits, 1);
+        } else if (got != 0) {
+            break; /* a short refill costs less than a new slab */
+        } else {
+            slab = visit_pool(heap, class_idx);
+        }
+        if (slab == NULL) {
+            break;
+        }
+        unsigned taken = hak_blocks_take(slab, refs + got, want - got);
+        got += taken;
+        bool is_exhausted = got < want;
+        if (!is_exhausted) {
+            state->current = slab;
+        }
+        enum hak_place place = is_exhausted ? HAK_PLACE_NOWHERE : HAK_PLACE_WARM;
+        hak_heap_handle_event(slab, hak_slab_release(slab, taken, place, heap->id), heap);
+    }
+    return got;
+}
+
+static void orphan_hint(struct heap *heap, struct slab *slab, unsigned class_idx) {
+    if (slab != NULL && hak_slab_lease_warm(slab, class_idx, heap->id)) {
+        hak_heap_handle_event(slab, hak_orphans_push(slab), NULL);
+    }
+}
+
+void hak_supply_flush(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    struct slab *current = state->current;
+    state->current = NULL;
+    orphan_hint(heap, current, class_idx);
+    while (state->warm_count != 0) {
+        orphan_hint(heap, state->warm[--state->warm_count], class_idx);
+    }
+}

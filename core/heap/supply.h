@@ -1,0 +1,26 @@
+/*
+ * supply.h - where a heap's blocks come from: current slab, remote frees, warm pool, orphans, new slabs.
+ *
+ * The warm pool is a thread's short list of slabs of a class that are known to have free blocks. It holds
+ * hints, not property: a slab in it that has become wholly free may be retired by whoever freed its last
+ * block. All functions: the owning thread, no lock held.
+ */
+#ifndef HAK_HEAP_SUPPLY_H
+#define HAK_HEAP_SUPPLY_H
+
+#include "heap/heap.h"
+
+/* Takes 1 to `want` blocks of the class out of slabs into refs[0 ..]; 0 when out of memory. */
+unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want);
+
+/* Notes a leased slab of this heap in the warm pool; false when that is full. The caller releases it as WARM.
+ */
+bool hak_warm_push(struct heap *heap, struct slab *slab);
+
+/* Hands the current slab and the warm pool over to the orphans. */
+void hak_supply_flush(struct heap *heap, unsigned class_idx);
+
+/* Takes up the slabs with remote frees: into warm pools, or to the orphans what does not fit. */
+void hak_supply_drain_remote(struct heap *heap);
+
+#endif

@@ -1,0 +1,182 @@
+/*
+ * unified_cache.c - see unified_cache.h.
+ */
+#include "heap/unified_cache.h"
+#include "base/assert.h"
+#include "conf/options.h"
+#include "heap/supply.h"
+#include "meta/arena.h"
+#include "meta/classes.h"
+#include <string.h>
+
+/* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
+#define MARKS          2u
+#define CAPACITY_FIRST 30u
+#define CAPACITY_MAX   254u
+#define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
+#define HEAT_TO_ARRAY  6u  /* operations on a cold class before it may cache */
+#define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */
+
+/* Bytes of blocks that one class may cache in one thread, by profile. */
+static const size_t bound_bytes[] = {
+    [HAK_PROFILE_DEFAULT] = (size_t)32 * 1024,
+    [HAK_PROFILE_CONSERVATIVE] = (size_t)8 * 1024,
+    [HAK_PROFILE_THROUGHPUT] = (size_t)128 * 1024,
+};
+
+static size_t array_bytes(unsigned capacity) {
+    return (capacity + MARKS) * sizeof(struct block_ref);
+}
+
+static unsigned capacity_bound(unsigned class_idx) {
+    size_t blocks = bound_bytes[hak_options.tiny_profile] / hak_class_block_bytes[class_idx];
+    if (blocks < CAPACITY_MIN) {
+        return CAPACITY_MIN;
+    }
+    return blocks < CAPACITY_MAX ? (unsigned)blocks : CAPACITY_MAX;
+}
+
+static unsigned first_refill(unsigned capacity) {
+    return capacity / 4 == 0 ? 1 : capacity / 4;
+}
+
+unsigned hak_cache_count(struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    return state->array == NULL ? 0 : (unsigned)(*hak_heap_top_slot(heap, class_idx) - &state->array[1]);
+}
+
+/* Replaces the array by one of another capacity that holds the same entries. False when out of memory. */
+static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned count = hak_cache_count(heap, class_idx);
+    struct block_ref *array = hak_meta_alloc(array_bytes(capacity));
+    if (array == NULL) {
+        return false;
+    }
+    HAK_ASSERT(count <= capacity);
+    if (state->array != NULL) {
+        memcpy(&array[1], &state->array[1], count * sizeof *array);
+        hak_meta_free(state->array, array_bytes(state->capacity_blocks));
+    }
+    array[0].block = NULL;
+    array[capacity + 1].block = HAK_CACHE_STOP;
+    state->array = array;
+    state->capacity_blocks = (uint16_t)capacity;
+    state->refill_blocks = (uint16_t)first_refill(capacity);
+    *hak_heap_top_slot(heap, class_idx) = &array[1 + count];
+    return true;
+}
+
+bool hak_cache_make_hot(struct heap *heap, unsigned class_idx, unsigned blocks) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned bound = capacity_bound(class_idx);
+    unsigned capacity = CAPACITY_FIRST;
+    while (capacity < blocks && capacity < CAPACITY_MAX) {
+        capacity = capacity * 2 + MARKS;
+    }
+    state->is_used = true;
+    return state->array != NULL ||
+           resize(heap, class_idx, capacity < bound || blocks > bound ? capacity : bound);
+}
+
+bool hak_cache_warms_up(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (state->heat < HEAT_TO_ARRAY) {
+        state->heat++;
+        return false;
+    }
+    return hak_cache_make_hot(heap, class_idx, 0);
+}
+
+/* Doubles the capacity within the bound. False at the bound or when out of memory. */
+static bool grow(struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    unsigned bound = capacity_bound(class_idx);
+    unsigned capacity = state->capacity_blocks * 2u + MARKS;
+    capacity = capacity < bound ? capacity : bound;
+    return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
+}
+
+/* A heap that only allocates asks for more at a time; each spill takes it back to a quarter of the capacity.
+ */
+static void adapt_refill(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (hak_options.tiny_refill_count != 0) {
+        unsigned asked = hak_options.tiny_refill_count;
+        state->refill_blocks = (uint16_t)(asked < state->capacity_blocks ? asked : state->capacity_blocks);
+        return;
+    }
+    if (state->refills_in_row < UINT16_MAX) {
+        state->refills_in_row++;
+    }
+    if (state->refills_in_row % ROW_TO_GROW == 0) {
+        (void)grow(heap, class_idx);
+    }
+    if (state->refills_in_row > 1 && state->refill_blocks < state->capacity_blocks / 2) {
+        state->refill_blocks = (uint16_t)(state->refill_blocks * 2);
+    }
+}
+
+unsigned hak_cache_refill(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    HAK_ASSERT(hak_cache_count(heap, class_idx) == 0);
+    adapt_refill(heap, class_idx);
+    unsigned got = hak_supply_take(heap, class_idx, &state->array[1], state->refill_blocks);
+    *hak_heap_top_slot(heap, class_idx) = &state->array[1 + got];
+    return got;
+}
+
+void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned have = hak_cache_count(heap, class_idx);
+    unsigned goal = blocks < state->capacity_blocks ? blocks : state->capacity_blocks;
+    unsigned got = 1;
+    for (; have < goal && got != 0; have += got) {
+        got = hak_supply_take(heap, class_idx, &state->array[1 + have], goal - have);
+    }
+    *hak_heap_top_slot(heap, class_idx) = &state->array[1 + have];
+}
+
+/* Returns the `count` oldest blocks to their slabs. */
+static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned had = hak_cache_count(heap, class_idx);
+    unsigned foreign = hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
+    HAK_COUNT(&state->counters, remote_frees, foreign);
+    memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
+    *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
+}
+
+void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    bool is_ping_pong = state->refills_in_row != 0;
+    state->refills_in_row = 0;
+    if (is_ping_pong && grow(heap, class_idx)) {
+        return;
+    }
+    state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
+    HAK_COUNT(&state->counters, cache_spills, 1);
+    return_oldest(heap, class_idx, (hak_cache_count(heap, class_idx) + 1) / 2);
+}
+
+void hak_cache_forget(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (state->array == NULL) {
+        return;
+    }
+    *hak_heap_top_slot(heap, class_idx) = HAK_NO_CACHE_TOP;
+    hak_meta_free(state->array, array_bytes(state->capacity_blocks));
+    state->array = NULL;
+    state->capacity_blocks = 0;
+    state->heat = 0;
+}
+
+void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {
+    if (heap->classes[class_idx].array == NULL) {
+        return;
+    }
+    return_oldest(heap, class_idx, hak_cache_count(heap, class_idx));
+    if (!keep_array) {
+        hak_cache_forget(heap, class_idx);
+    }
+}

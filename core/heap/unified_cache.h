@@ -1,0 +1,39 @@
+/*
+ * unified_cache.h - the one array of blocks per class and thread in front of everything: capacity, refill,
+ * spill.
+ *
+ * LIFO at the top; spills the oldest half from the bottom. A class gets an array when it has proved hot; the
+ * array starts small and doubles on overflow, up to a number of entries and a number of bytes in blocks. No
+ * thread ever touches another's. All functions: the owning thread, no lock held.
+ */
+#ifndef HAK_HEAP_UNIFIED_CACHE_H
+#define HAK_HEAP_UNIFIED_CACHE_H
+
+#include "heap/heap.h"
+
+/* Counts an operation on a cold class; true once it has proved hot and has its array. */
+bool hak_cache_warms_up(struct heap *heap, unsigned class_idx);
+
+/* Gives the class an array of at least `blocks` capacity (bounded) if it has none. False when out of memory.
+ */
+bool hak_cache_make_hot(struct heap *heap, unsigned class_idx, unsigned blocks);
+
+/* Fills the empty cache from slabs; the number of blocks that it holds then, 0 when out of memory. */
+unsigned hak_cache_refill(struct heap *heap, unsigned class_idx);
+
+/* Adds blocks until the cache holds `blocks` or as many as it can, for prewarming. */
+void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks);
+
+/* Makes room in a full cache: by doubling it where it ping-pongs, else by spilling the oldest half. */
+void hak_cache_make_room(struct heap *heap, unsigned class_idx);
+
+/* Returns every block of the cache; gives the array up unless keep_array. */
+void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array);
+
+/* Drops the array with what is in it: for the child of a fork, which has seen to the blocks. */
+void hak_cache_forget(struct heap *heap, unsigned class_idx);
+
+/* Blocks in the cache. */
+unsigned hak_cache_count(struct heap *heap, unsigned class_idx);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * start.c - what happens when the library is loaded, and when the process ends.
+ *
+ * malloc works before this: the first allocation sets up what it needs. The constructor adds what needs a C
+ * library that is up: options, fork handlers. Nothing stays open; without options nothing is printed.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* environ */
+#endif
+#include "conf/options.h"
+#include "heap/front.h"
+#include "process/fork.h"
+#include "process/report.h"
+#include <unistd.h>
+
+/* Whether an option asks for figures that a release build counts only while it is metered. */
+static bool needs_counters(void) {
+    return hak_options.warm_pool_stats || hak_options.tiny_front_metrics ||
+           hak_options.tiny_front_dump[0] != '\0';
+}
+
+__attribute__((constructor(101))) static void hak_process_start(void) {
+    hak_options_read(environ);
+    hak_options_freeze();
+    hak_fork_register();
+    hak_report_prepare();
+    if (needs_counters()) {
+        hak_front_set_modes(HAK_FRONT_METERED, 0);
+    }
+}
+
+__attribute__((destructor)) static void hak_process_end(void) {
+    hak_report_write();
+}

@@ -1,0 +1,108 @@
+/*
+ * verify.c - see verify.h.
+ *
+ * A slab is checked under its lease, so that only frees can happen meanwhile: a FREE byte that is stored and
+ * not yet counted makes the count run below the map for a moment. Such a slab is looked at again before it is
+ * blamed.
+ */
+#include "process/verify.h"
+#include "heap/heap.h"
+#include "heap/unified_cache.h"
+#include "large/large.h"
+#include "meta/classes.h"
+#include "process/walk.h"
+#include "slab/slab_word.h"
+#include "slab/superslab.h"
+
+#define COUNT_LOOKS 100000u
+
+static const char *check_words(const struct slab *slab) {
+    for (unsigned unit = 0; unit < slab->units; unit++) {
+        const void *address = (const void *)(slab->base + unit * HAK_UNIT_BYTES);
+        if (hak_registry_word(address) != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map)) {
+            return "slab: a registry word does not name its header map";
+        }
+    }
+    return hak_slab_of_map(slab->map) == slab ? NULL : "slab: its header map names another slab";
+}
+
+static bool is_state_of(unsigned header, const struct slab *slab) {
+    return header == HAK_HEADER_FREE || header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO ||
+           header == HAK_HEADER_LIVE + slab->class_idx;
+}
+
+/* NULL, with the number of free blocks, or what is wrong with a header. */
+static const char *check_headers(const struct slab *slab, unsigned *free_blocks) {
+    unsigned freed = 0;
+    for (unsigned i = 0; i < slab->capacity_blocks; i++) {
+        unsigned header =
+            hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: each byte has a state at any moment */
+        if (i >= slab->carved_blocks ? header != HAK_HEADER_NEVER : !is_state_of(header, slab)) {
+            return i >= slab->carved_blocks ? "slab: a block beyond the carved ones is not NEVER"
+                                            : "slab: a header byte is in no state";
+        }
+        freed += header == HAK_HEADER_FREE;
+    }
+    *free_blocks = freed + slab->capacity_blocks - slab->carved_blocks;
+    return NULL;
+}
+
+static const char *check_slab(const struct slab *slab) {
+    unsigned free_blocks = 0;
+    if (slab->capacity_blocks != hak_class_capacity(slab->class_idx) ||
+        slab->carved_blocks > slab->capacity_blocks) {
+        return "slab: capacity or carved blocks out of range";
+    }
+    const char *broken = check_words(slab);
+    for (unsigned look = 0; broken == NULL && look < COUNT_LOOKS; look++) {
+        broken = check_headers(slab, &free_blocks);
+        /* acquire: pairs with the swap in hak_slab_count_free() */
+        int counted = hak_slab_word_count(hak_atomic_load_acquire(&slab->word));
+        if (broken != NULL || counted == (int)free_blocks) {
+            return broken;
+        }
+    }
+    return broken != NULL ? broken : "slab: its count of free blocks is not that of its header map";
+}
+
+static int visit_slab(struct slab *slab, void *context) {
+    const char **broken = context;
+    *broken = check_slab(slab);
+    return *broken != NULL;
+}
+
+/* The calling thread's own caches: each entry CACHED, and the look-up leads to the same header. */
+static const char *check_own_caches(struct heap *heap) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        const struct class_state *state = &heap->classes[c];
+        unsigned count = hak_cache_count(heap, c);
+        if (count > state->capacity_blocks || state->warm_count > HAK_WARM_SLABS_MAX) {
+            return "heap: a cache or warm pool holds more than it can";
+        }
+        for (unsigned i = 1; i <= count; i++) {
+            unsigned header =
+                hak_atomic_load_relaxed(state->array[i].header); /* relaxed: this thread's block */
+            if (header != HAK_HEADER_CACHED && header != HAK_HEADER_CACHED_ZERO) {
+                return "heap: a cached block is not marked CACHED";
+            }
+            if (hak_slab_of_block(state->array[i].block)->class_idx != c) {
+                return "heap: a block is cached under another class";
+            }
+        }
+    }
+    return NULL;
+}
+
+const char *hak_process_verify(void) {
+    const char *broken = NULL;
+    if (hak_walk_slabs(visit_slab, &broken) != 0) {
+        return broken;
+    }
+    if (hak_tls.heap != NULL) {
+        broken = check_own_caches(hak_tls.heap);
+    }
+    if (broken == NULL && hak_superslab_verify(&broken)) {
+        (void)hak_large_verify(&broken);
+    }
+    return broken;
+}

@@ -1,0 +1,83 @@
+/*
+ * walk.c - see walk.h.
+ */
+#include "process/walk.h"
+#include "heap/child.h"
+#include "heap/heap.h"
+#include "large/large.h"
+#include "meta/classes.h"
+#include "slab/slab_word.h"
+#include "slab/superslab.h"
+
+/* A lease is held for a microsecond; a holder that was preempted is not waited for. */
+#define LEASE_TRIES 10000u
+
+static bool lease_patiently(struct slab *slab) {
+    for (unsigned i = 0; i < LEASE_TRIES; i++) {
+        if (hak_slab_lease_any(slab)) {
+            return true;
+        }
+        /* relaxed: only whether to go on trying */
+        if (!hak_slab_word_is_assigned(hak_atomic_load_relaxed(&slab->word))) {
+            return false;
+        }
+    }
+    return false;
+}
+
+int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
+    struct superslab *superslab;
+    hak_child_rebuild_if_pending();
+    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
+        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+            struct slab *slab = &superslab->slabs[unit];
+            if (!lease_patiently(slab)) {
+                continue;
+            }
+            int result = visitor(slab, context);
+            hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
+            if (result != 0) {
+                return result;
+            }
+        }
+    }
+    return 0;
+}
+
+struct block_walk {
+    hak_block_visitor visitor;
+    void *context;
+    int result;
+};
+
+static int visit_live_blocks(struct slab *slab, void *context) {
+    struct block_walk *walk = context;
+    size_t block_bytes = hak_class_block_bytes[slab->class_idx];
+    for (unsigned i = 0; i < slab->carved_blocks; i++) {
+        /* relaxed: another thread's block may change state at any moment, as documented */
+        if (hak_atomic_load_relaxed(&slab->map[i]) == HAK_HEADER_LIVE + slab->class_idx) {
+            int result = walk->visitor((void *)(slab->base + i * block_bytes), block_bytes, walk->context);
+            if (result != 0) {
+                return result;
+            }
+        }
+    }
+    return 0;
+}
+
+static int visit_large(void *block, size_t usable_bytes, void *context) {
+    struct block_walk *walk = context;
+    if (walk->result == 0) {
+        walk->result = walk->visitor(block, usable_bytes, walk->context);
+    }
+    return walk->result;
+}
+
+int hak_process_walk(hak_block_visitor visitor, void *context) {
+    struct block_walk walk = {.visitor = visitor, .context = context, .result = 0};
+    walk.result = hak_walk_slabs(visit_live_blocks, &walk);
+    if (walk.result == 0) {
+        hak_large_walk(visit_large, &walk);
+    }
+    return walk.result;
+}

@@ -1,0 +1,22 @@
+/*
+ * walk.h - visiting slabs and live blocks: what statistics, verification and heap walks stand on.
+ */
+#ifndef HAK_PROCESS_WALK_H
+#define HAK_PROCESS_WALK_H
+
+#include "hakmem.h"
+#include "slab/slab.h"
+
+/* Called with the lease held: the slab is assigned and stays so. A result other than 0 ends the walk. */
+typedef int (*hak_slab_visitor)(struct slab *slab, void *context);
+
+/*
+ * Visits every assigned slab. One that another thread works on is waited for a little and then left out.
+ * Returns what ended the walk, or 0. The visitor must not allocate or free. Any thread; no lock held.
+ */
+int hak_walk_slabs(hak_slab_visitor visitor, void *context);
+
+/* hak_heap_walk(). */
+int hak_process_walk(hak_block_visitor visitor, void *context);
+
+#endif
