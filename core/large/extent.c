@@ -1,0 +1,377 @@
+/*
+ * extent.c - see extent.h. Boundary tags and coalescing: D. Knuth, "The Art of Computer Programming" vol. 1,
+ * 2.5 (algorithm C), with the tags out of band.
+ */
+#include "large/extent.h"
+#include "base/assert.h"
+#include "large/freed_mark.h"
+#include "large/retain.h"
+#include "os/os.h"
+
+static struct hak_run_index dirty_runs; /* free runs with a dirty page */
+static struct hak_run_index clean_runs; /* free runs known to be zero throughout */
+static struct hak_extent *all_extents;
+static struct hak_extent *spare_extents;
+static size_t empty_extents; /* with memory, every page free */
+static size_t unused_pages;  /* free and held pages of all extents */
+
+static void set_tags(struct hak_extent *extent, unsigned page, unsigned pages) {
+    extent->run_pages[page] = (uint16_t)pages;
+    extent->run_pages[page + pages - 1] = (uint16_t)pages;
+}
+
+static void forget_freed(struct hak_extent *extent, unsigned page, unsigned end) {
+    for (unsigned i = page; i < end; i++) {
+        extent->freed_pages[i] = 0;
+    }
+}
+
+static bool is_empty(const struct hak_extent *extent) {
+    return extent->free_pages == extent->pages;
+}
+
+/* ---- free runs: the only places where the indexes and the count of empty extents change ---- */
+
+static void link_free(struct hak_extent *extent, unsigned page, unsigned pages) {
+    struct hak_run_node *node = &extent->nodes[page / 2];
+    set_tags(extent, page, pages);
+    hak_page_map_set(&extent->free, page, page + pages);
+    node->page = (uint16_t)page;
+    node->pages = (uint16_t)pages;
+    node->is_dirty = hak_page_map_find(&extent->dirty, page, page + pages, true) != page + pages;
+    hak_run_index_insert(node->is_dirty ? &dirty_runs : &clean_runs, node);
+    extent->free_pages += pages;
+    empty_extents += is_empty(extent);
+}
+
+/* Returns the run's length. The pages keep their dirty bits. */
+static unsigned unlink_free(struct hak_extent *extent, unsigned page) {
+    struct hak_run_node *node = &extent->nodes[page / 2];
+    unsigned pages = extent->run_pages[page];
+    HAK_ASSERT(node->page == page && node->pages == pages);
+    hak_run_index_remove(node->is_dirty ? &dirty_runs : &clean_runs, node);
+    hak_page_map_clear(&extent->free, page, page + pages);
+    empty_extents -= is_empty(extent);
+    extent->free_pages -= pages;
+    return pages;
+}
+
+static void make_dirty(struct hak_extent *extent, unsigned page, unsigned pages) {
+    unsigned fresh_pages = pages - hak_page_map_count(&extent->dirty, page, page + pages);
+    hak_page_map_set(&extent->dirty, page, page + pages);
+    extent->dirty_pages += fresh_pages;
+    hak_retain_add_dirty(fresh_pages * hak_os_page_bytes());
+}
+
+static void make_clean(struct hak_extent *extent, unsigned page, unsigned pages) {
+    unsigned dirty_pages = hak_page_map_count(&extent->dirty, page, page + pages);
+    hak_page_map_clear(&extent->dirty, page, page + pages);
+    extent->dirty_pages -= dirty_pages;
+    hak_retain_remove_dirty(dirty_pages * hak_os_page_bytes());
+}
+
+/* Pages that are in no run's count become a free run, joined with its free neighbours. */
+static void join_free(struct hak_extent *extent, unsigned page, unsigned pages) {
+    if (page != 0 && hak_page_map_test(&extent->free, page - 1)) {
+        unsigned before_pages = extent->run_pages[page - 1];
+        page -= before_pages;
+        pages += unlink_free(extent, page);
+    }
+    if (page + pages != extent->pages && hak_page_map_test(&extent->free, page + pages)) {
+        pages += unlink_free(extent, page + pages);
+    }
+    link_free(extent, page, pages);
+}
+
+/* ---- records ---- */
+
+struct hak_extent *hak_extent_take_spare(void) {
+    struct hak_extent *extent = spare_extents;
+    if (extent != NULL) {
+        spare_extents = extent->spare_next;
+    }
+    return extent;
+}
+
+void hak_extent_publish(struct hak_extent *extent) {
+    extent->all_next = all_extents;
+    all_extents = extent;
+}
+
+void hak_extent_put_spare(struct hak_extent *extent) {
+    HAK_ASSERT(extent->base == 0);
+    extent->spare_next = spare_extents;
+    spare_extents = extent;
+}
+
+struct hak_extent *hak_extent_first(void) {
+    return all_extents;
+}
+
+void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, bool is_zero) {
+    extent->base = superslab->base;
+    extent->superslab = superslab;
+    extent->pages = (unsigned)(HAK_SUPERSLAB_BYTES / hak_os_page_bytes());
+    HAK_ASSERT(extent->free_pages == 0 && extent->held_pages == 0 && extent->dirty_pages == 0);
+    unused_pages += extent->pages;
+    if (!is_zero) {
+        make_dirty(extent, 0, extent->pages);
+    }
+    link_free(extent, 0, extent->pages);
+    hak_registry_fill((const void *)extent->base, HAK_UNITS_PER_SUPERSLAB,
+                      hak_word_for_record(HAK_KIND_EXTENT, extent));
+}
+
+bool hak_extent_is_surplus(const struct hak_extent *extent) {
+    return is_empty(extent) && empty_extents > 1;
+}
+
+struct hak_extent *hak_extent_find_empty(void) {
+    if (empty_extents == 0) {
+        return NULL;
+    }
+    struct hak_extent *extent = all_extents;
+    while (extent->base == 0 || !is_empty(extent)) {
+        extent = extent->all_next;
+    }
+    return extent;
+}
+
+/* The word that a unit gets when its extent goes: what was freed there, or nothing. */
+static hak_word word_of_freed_unit(const struct hak_extent *extent, unsigned unit) {
+    size_t page_bytes = hak_os_page_bytes();
+    unsigned unit_pages = (unsigned)(HAK_UNIT_BYTES / page_bytes);
+    uint64_t mark = 0;
+    for (unsigned i = 0; i < unit_pages; i++) {
+        unsigned freed_pages = extent->freed_pages[unit * unit_pages + i];
+        if (freed_pages != 0) {
+            mark = hak_freed_mark_add_run(mark, i * page_bytes, freed_pages * page_bytes);
+        }
+    }
+    return mark == 0 ? 0 : hak_word_for_number(HAK_KIND_LARGE_FREED, mark);
+}
+
+struct superslab *hak_extent_close(struct hak_extent *extent, bool *is_zero) {
+    HAK_ASSERT(is_empty(extent));
+    *is_zero = extent->dirty_pages == 0;
+    make_clean(extent, 0, extent->pages);
+    (void)unlink_free(extent, 0);
+    unused_pages -= extent->pages;
+    for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+        hak_registry_store((const char *)extent->base + unit * HAK_UNIT_BYTES,
+                           word_of_freed_unit(extent, unit));
+    }
+    forget_freed(extent, 0, extent->pages);
+    extent->base = 0;
+    hak_extent_put_spare(extent);
+    return extent->superslab;
+}
+
+/* ---- live runs ---- */
+
+/* The shorter of both indexes' best fits; of equals the dirty one, whose pages need no fault. */
+static struct hak_run_node *best_fit(unsigned pages) {
+    struct hak_run_node *dirty = hak_run_index_best(&dirty_runs, pages);
+    struct hak_run_node *clean = hak_run_index_best(&clean_runs, pages);
+    if (dirty == NULL || clean == NULL) {
+        return dirty != NULL ? dirty : clean;
+    }
+    return dirty->pages <= clean->pages ? dirty : clean;
+}
+
+/* Nodes lie in the record at the index that their page says. */
+static struct hak_extent *extent_of(struct hak_run_node *node) {
+    struct hak_run_node *first = node - node->page / 2u;
+    return (struct hak_extent *)((char *)first - offsetof(struct hak_extent, nodes));
+}
+
+/* Notes the run's dirty pages in *run and makes its pages clean: a live page is nobody's to purge. */
+static void note_dirty(struct hak_run *run) {
+    for (unsigned w = 0; w < HAK_PAGE_MAP_WORDS; w++) {
+        run->dirty.words[w] =
+            run->extent->dirty.words[w] & hak_page_map_mask(w, run->page, run->page + run->pages);
+    }
+    make_clean(run->extent, run->page, run->pages);
+}
+
+static void pages_to_live(struct hak_extent *extent, unsigned page, unsigned pages) {
+    set_tags(extent, page, pages);
+    hak_page_map_set_one(&extent->live_starts, page);
+    forget_freed(extent, page, page + pages);
+    unused_pages -= pages;
+    hak_retain_add_live(pages * hak_os_page_bytes());
+}
+
+bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run) {
+    struct hak_run_node *node = best_fit(pages + align_pages - 1);
+    if (node == NULL) {
+        return false;
+    }
+    struct hak_extent *extent = extent_of(node);
+    unsigned first = node->page;
+    unsigned end = first + unlink_free(extent, first);
+    unsigned page = (unsigned)hak_round_up(first, align_pages);
+    if (page != first) {
+        link_free(extent, first, page - first);
+    }
+    if (page + pages != end) {
+        link_free(extent, page + pages, end - page - pages);
+    }
+    *run = (struct hak_run){.extent = extent, .page = page, .pages = pages};
+    note_dirty(run);
+    pages_to_live(extent, page, pages);
+    return true;
+}
+
+unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p) {
+    size_t page_bytes = hak_os_page_bytes();
+    uintptr_t offset = (uintptr_t)p - extent->base;
+    if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
+        return HAK_NO_PAGE;
+    }
+    unsigned page = (unsigned)(offset / page_bytes);
+    return hak_page_map_test(&extent->live_starts, page) ? page : HAK_NO_PAGE;
+}
+
+size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void *p) {
+    size_t page_bytes = hak_os_page_bytes();
+    uintptr_t offset = (uintptr_t)p - extent->base;
+    if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES) {
+        return 0;
+    }
+    unsigned page = (unsigned)(offset / page_bytes);
+    unsigned start = hak_page_map_last_end(&extent->live_starts, 0, page + 1);
+    if (start == 0 || page >= start - 1 + extent->run_pages[start - 1]) {
+        return 0;
+    }
+    return extent->run_pages[start - 1] * page_bytes;
+}
+
+size_t hak_extent_freed_bytes_at(const struct hak_extent *extent, const void *p) {
+    size_t page_bytes = hak_os_page_bytes();
+    uintptr_t offset = (uintptr_t)p - extent->base;
+    if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
+        return 0;
+    }
+    return extent->freed_pages[offset / page_bytes] * page_bytes;
+}
+
+/* live -> no state; returns the length. The start is remembered as freed. */
+static unsigned live_to_none(struct hak_extent *extent, unsigned page) {
+    unsigned pages = extent->run_pages[page];
+    HAK_ASSERT(hak_page_map_test(&extent->live_starts, page));
+    hak_page_map_clear_one(&extent->live_starts, page);
+    extent->freed_pages[page] = (uint16_t)pages;
+    unused_pages += pages;
+    hak_retain_remove_live(pages * hak_os_page_bytes());
+    return pages;
+}
+
+void hak_extent_live_to_free(struct hak_extent *extent, unsigned page) {
+    unsigned pages = live_to_none(extent, page);
+    make_dirty(extent, page, pages);
+    join_free(extent, page, pages);
+}
+
+void hak_extent_shrink(struct hak_extent *extent, unsigned page, unsigned pages) {
+    unsigned tail_pages = extent->run_pages[page] - pages;
+    size_t page_bytes = hak_os_page_bytes();
+    hak_retain_remove_live((pages + tail_pages) * page_bytes);
+    hak_retain_add_live(pages * page_bytes);
+    unused_pages += tail_pages;
+    set_tags(extent, page, pages);
+    make_dirty(extent, page + pages, tail_pages);
+    join_free(extent, page + pages, tail_pages);
+}
+
+bool hak_extent_grow(struct hak_extent *extent, unsigned page, unsigned pages) {
+    unsigned old_pages = extent->run_pages[page];
+    unsigned end = page + old_pages;
+    unsigned more_pages = pages - old_pages;
+    if (end == extent->pages || !hak_page_map_test(&extent->free, end) ||
+        extent->run_pages[end] < more_pages) {
+        return false;
+    }
+    unsigned free_pages = unlink_free(extent, end);
+    if (free_pages != more_pages) {
+        link_free(extent, end + more_pages, free_pages - more_pages);
+    }
+    make_clean(extent, end, more_pages);
+    hak_retain_remove_live(old_pages * hak_os_page_bytes());
+    unused_pages += old_pages;
+    pages_to_live(extent, page, pages);
+    return true;
+}
+
+/* ---- held runs ---- */
+
+void hak_extent_live_to_held(struct hak_extent *extent, unsigned page) {
+    extent->held_pages += live_to_none(extent, page);
+}
+
+void hak_extent_held_to_live(struct hak_extent *extent, unsigned page) {
+    unsigned pages = extent->run_pages[page];
+    extent->held_pages -= pages;
+    pages_to_live(extent, page, pages);
+}
+
+static void held_to_free(struct hak_extent *extent, unsigned page, unsigned pages) {
+    extent->held_pages -= pages;
+    join_free(extent, page, pages);
+}
+
+void hak_extent_moved_to_free(struct hak_extent *extent, unsigned page) {
+    held_to_free(extent, page, extent->run_pages[page]);
+}
+
+bool hak_extent_hold_dirtiest(struct hak_run *run) {
+    struct hak_run_node *node = hak_run_index_longest(&dirty_runs);
+    if (node == NULL) {
+        return false;
+    }
+    *run = (struct hak_run){.extent = extent_of(node), .page = node->page, .pages = node->pages};
+    (void)unlink_free(run->extent, run->page);
+    note_dirty(run);
+    run->extent->held_pages += run->pages;
+    return true;
+}
+
+void hak_extent_purged_to_free(const struct hak_run *run, bool is_zero) {
+    struct hak_extent *extent = run->extent;
+    if (!is_zero) {
+        unsigned dirty_pages = hak_page_map_count(&run->dirty, 0, extent->pages);
+        for (unsigned w = 0; w < HAK_PAGE_MAP_WORDS; w++) {
+            extent->dirty.words[w] |= run->dirty.words[w];
+        }
+        extent->dirty_pages += dirty_pages;
+        hak_retain_add_dirty(dirty_pages * hak_os_page_bytes());
+    }
+    held_to_free(extent, run->page, run->pages);
+}
+
+size_t hak_extent_free_bytes(void) {
+    return unused_pages * hak_os_page_bytes();
+}
+
+size_t hak_extent_empty_count(void) {
+    return empty_extents;
+}
+
+size_t hak_extent_check_indexes(const char **why) {
+    return hak_run_index_check(&dirty_runs, true, why) + hak_run_index_check(&clean_runs, false, why);
+}
+
+void hak_extent_free_held(void) {
+    for (struct hak_extent *extent = all_extents; extent != NULL; extent = extent->all_next) {
+        for (unsigned page = 0; extent->base != 0 && extent->held_pages != 0 && page < extent->pages;) {
+            unsigned pages = extent->run_pages[page];
+            bool is_held =
+                !hak_page_map_test(&extent->live_starts, page) && !hak_page_map_test(&extent->free, page);
+            if (is_held) {
+                make_dirty(extent, page, pages);
+                held_to_free(extent, page, pages);
+            }
+            page += pages;
+        }
+    }
+}

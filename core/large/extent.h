@@ -1,0 +1,129 @@
+/*
+ * extent.h - extents: SuperSlabs taken whole and cut into page runs, each a live block, free, or held.
+ *
+ * The record is out of band and type-stable. Runs tile the extent; free neighbours are always joined
+ * (boundary tags at a run's first and last page). A run is held while some thread purges it or moves its
+ * pages away with no lock: neither free nor live. Every function here needs hak_large_lock; none makes a
+ * system call. Registry words of all 32 units are EXTENT with the record while it has memory; afterwards they
+ * remember the blocks that were freed last.
+ */
+#ifndef HAK_LARGE_EXTENT_H
+#define HAK_LARGE_EXTENT_H
+
+#include "large/page_map.h"
+#include "large/run_index.h"
+#include "meta/registry.h"
+#include "slab/superslab.h"
+
+/*
+ * Owner: this floor, under hak_large_lock. Invariant: the runs tile `pages`; free_pages + held_pages + pages
+ * of live runs == pages; `dirty` is a subset of `free`; no two free runs touch; freed_pages[i] is 0 for every
+ * page i of a live run.
+ */
+struct hak_extent {
+    uintptr_t base;              /* 0: the record has no memory */
+    struct superslab *superslab; /* the memory's owner, to give it back to */
+    struct hak_extent *all_next; /* const once published: every record ever made */
+    struct hak_extent *spare_next;
+    unsigned pages; /* OS pages in the extent */
+    unsigned free_pages;
+    unsigned held_pages;
+    unsigned dirty_pages;                       /* free pages that are not known to be zero */
+    struct hak_page_map live_starts;            /* first pages of live runs */
+    struct hak_page_map free;                   /* pages of free runs */
+    struct hak_page_map dirty;                  /* free pages that may hold something */
+    uint16_t run_pages[HAK_EXTENT_PAGES_MAX];   /* length, at the first and the last page of each run */
+    uint16_t freed_pages[HAK_EXTENT_PAGES_MAX]; /* length of the free block that last started here; or 0 */
+    /* Two free runs never touch, so of pages 2i and 2i+1 at most one starts a free run. */
+    struct hak_run_node nodes[HAK_EXTENT_PAGES_MAX / 2];
+};
+
+/* A run by its place; `dirty` has the bits of its pages that were not known to be zero when it was taken. */
+struct hak_run {
+    struct hak_extent *extent;
+    unsigned page;
+    unsigned pages;
+    struct hak_page_map dirty;
+};
+
+#define HAK_NO_PAGE HAK_EXTENT_PAGES_MAX
+
+/* A record without memory, or NULL: the caller then makes a zeroed one and publishes it. */
+struct hak_extent *hak_extent_take_spare(void);
+void hak_extent_publish(struct hak_extent *extent);
+void hak_extent_put_spare(struct hak_extent *extent);
+
+/* Gives the record a SuperSlab: one free run, all words stored. */
+void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, bool is_zero);
+
+/*
+ * Takes the best fitting free run, its start at a multiple of `align_pages` pages (a power of two), and makes
+ * it live. False when no free run is long enough for any alignment within it.
+ */
+bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
+
+/* The first page of the live run that starts exactly at `p`; HAK_NO_PAGE when none does. */
+unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p);
+
+/* Bytes of the live run that contains `p`, 0 when it is in none; and of the free block that started there. */
+size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void *p);
+size_t hak_extent_freed_bytes_at(const struct hak_extent *extent, const void *p);
+
+/* live -> free; all its pages become dirty. */
+void hak_extent_live_to_free(struct hak_extent *extent, unsigned page);
+
+/* Cuts a live run down to its first `pages` pages, the rest becomes free and dirty. */
+void hak_extent_shrink(struct hak_extent *extent, unsigned page, unsigned pages);
+
+/* Extends a live run to `pages` pages over the free run behind it; false when there is no room. */
+bool hak_extent_grow(struct hak_extent *extent, unsigned page, unsigned pages);
+
+/* live -> held and back, while realloc moves the pages away; then held -> free with all pages zero. */
+void hak_extent_live_to_held(struct hak_extent *extent, unsigned page);
+void hak_extent_held_to_live(struct hak_extent *extent, unsigned page);
+void hak_extent_moved_to_free(struct hak_extent *extent, unsigned page);
+
+/* free -> held of the longest run with dirty pages (none: false), to be purged; then held -> free again. */
+bool hak_extent_hold_dirtiest(struct hak_run *run);
+void hak_extent_purged_to_free(const struct hak_run *run, bool is_zero);
+
+/* True when every page is free and another extent is empty already: one is kept against to and fro. */
+bool hak_extent_is_surplus(const struct hak_extent *extent);
+
+/* An empty extent, or NULL. */
+struct hak_extent *hak_extent_find_empty(void);
+
+/* Takes the memory from an empty extent's record; the caller gives it back without the lock. */
+struct superslab *hak_extent_close(struct hak_extent *extent, bool *is_zero);
+
+/* Every record, to be followed by all_next; records without memory have base 0. */
+struct hak_extent *hak_extent_first(void);
+
+/* Free pages of all extents, held ones counted in, in bytes; and the number of extents without a live run. */
+size_t hak_extent_free_bytes(void);
+size_t hak_extent_empty_count(void);
+
+/* What a check adds up over extents. */
+struct hak_extent_sums {
+    size_t live_bytes;
+    size_t live_blocks;
+    size_t dirty_bytes;
+    size_t unused_bytes;
+    size_t free_runs;
+    size_t empty_extents;
+};
+
+/* Checks an extent that has memory and adds to the sums; sets *why to what broke. */
+void hak_extent_check(const struct hak_extent *extent, struct hak_extent_sums *sums, const char **why);
+
+/* Checks the indexes and returns how many free runs they hold; sets *why to what broke. */
+size_t hak_extent_check_indexes(const char **why);
+
+/* Every held run becomes free and dirty: for the child of a fork, where nobody works on them any more. */
+void hak_extent_free_held(void);
+
+HAK_INLINE void *hak_extent_address(const struct hak_extent *extent, unsigned page, size_t page_bytes) {
+    return (void *)(extent->base + page * page_bytes);
+}
+
+#endif

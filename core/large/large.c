@@ -1,0 +1,171 @@
+/*
+ * large.c - see large.h: which of the two kinds a block is, and what a wrong pointer is.
+ */
+#include "large/large.h"
+#include "large/extent.h"
+#include "large/fault.h"
+#include "large/mapped.h"
+#include "large/run.h"
+#include "os/os.h"
+#include <string.h>
+
+#define MAP_THRESHOLD_BYTES ((size_t)1024 * 1024)
+
+_Atomic size_t hak_large_map_threshold = MAP_THRESHOLD_BYTES;
+
+/* ---- allocation ---- */
+
+/* A fresh block of either kind and what is known of its bytes. */
+struct fresh {
+    void *block;
+    bool is_run;
+    struct hak_run run; /* of a run: with its dirty pages */
+    size_t dirty_bytes; /* of a mapping: bytes from here on are zero */
+};
+
+static bool alloc_run(size_t bytes, size_t align, struct fresh *fresh) {
+    if (!hak_run_can_hold(bytes, align) || !hak_run_alloc(bytes, align, &fresh->run)) {
+        return false;
+    }
+    fresh->is_run = true;
+    fresh->block = hak_extent_address(fresh->run.extent, fresh->run.page, hak_os_page_bytes());
+    return true;
+}
+
+static bool alloc_mapped(size_t bytes, size_t align, struct fresh *fresh) {
+    fresh->is_run = false;
+    fresh->block = hak_mapped_alloc(bytes, align, &fresh->dirty_bytes);
+    return fresh->block != NULL;
+}
+
+/* What the size asks for first; when that cannot be had, the other kind. False: out of memory. */
+static bool alloc_fresh(size_t bytes, size_t align, struct fresh *fresh) {
+    if (bytes > HAK_BLOCK_BYTES_MAX) {
+        return false;
+    }
+    /* relaxed: any value stored meanwhile is a right one */
+    if (bytes < hak_atomic_load_relaxed(&hak_large_map_threshold)) {
+        return alloc_run(bytes, align, fresh) || alloc_mapped(bytes, align, fresh);
+    }
+    return alloc_mapped(bytes, align, fresh) || alloc_run(bytes, align, fresh);
+}
+
+void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
+    struct fresh fresh;
+    if (!alloc_fresh(bytes, align, &fresh)) {
+        return NULL;
+    }
+    *is_zero = fresh.is_run ? hak_page_map_count(&fresh.run.dirty, 0, HAK_EXTENT_PAGES_MAX) == 0
+                            : fresh.dirty_bytes == 0;
+    return fresh.block;
+}
+
+void *hak_large_calloc(size_t bytes) {
+    struct fresh fresh;
+    if (!alloc_fresh(bytes, HAK_ALIGN_BYTES, &fresh)) {
+        return NULL;
+    }
+    if (fresh.is_run) {
+        hak_run_zero(&fresh.run, bytes);
+    } else if (fresh.dirty_bytes != 0) {
+        memset(fresh.block, 0, fresh.dirty_bytes < bytes ? fresh.dirty_bytes : bytes);
+    }
+    return fresh.block;
+}
+
+size_t hak_large_good_size(size_t bytes) {
+    if (bytes > HAK_BLOCK_BYTES_MAX) {
+        return bytes;
+    }
+    /* relaxed: as in alloc_fresh() */
+    bool is_run = bytes < hak_atomic_load_relaxed(&hak_large_map_threshold) && bytes <= HAK_SUPERSLAB_BYTES;
+    return is_run ? hak_os_page_round(bytes) : hak_mapping_round(bytes);
+}
+
+/* ---- freeing and questions: the record decides under the lock, a wrong pointer never returns ---- */
+
+void hak_large_free(const char *function, void *p, hak_word word) {
+    enum hak_unit_kind kind = hak_word_kind(word);
+    bool is_freed = (kind == HAK_KIND_EXTENT && hak_run_free(hak_word_address(word), p)) ||
+                    (kind == HAK_KIND_MAPPED && hak_mapped_free(hak_word_address(word), p));
+    if (HAK_UNLIKELY(!is_freed)) {
+        hak_large_fault(function, HAK_FAULT_DOUBLE_FREE, p);
+    }
+}
+
+/* Bytes of the live block that starts exactly at `p`; 0 when there is none. */
+static size_t live_bytes_at(const void *p, hak_word word) {
+    switch (hak_word_kind(word)) {
+    case HAK_KIND_EXTENT:
+        return hak_run_bytes(hak_word_address(word), p);
+    case HAK_KIND_MAPPED:
+        return hak_mapped_bytes(hak_word_address(word), p);
+    default:
+        return 0;
+    }
+}
+
+size_t hak_large_usable(const char *function, const void *p, hak_word word) {
+    size_t bytes = live_bytes_at(p, word);
+    if (HAK_UNLIKELY(bytes == 0)) {
+        hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
+    }
+    return bytes;
+}
+
+bool hak_large_owns(const void *p, hak_word word) {
+    return live_bytes_at(p, word) != 0;
+}
+
+/* ---- realloc ---- */
+
+static void *copy_block(const char *function, void *p, hak_word word, size_t old_bytes, size_t bytes) {
+    bool is_zero;
+    void *block = hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+    if (block != NULL) {
+        memcpy(block, p, old_bytes < bytes ? old_bytes : bytes);
+        hak_large_free(function, p, word);
+    }
+    return block;
+}
+
+static void *realloc_run(const char *function, void *p, hak_word word, size_t bytes) {
+    struct hak_extent *extent = hak_word_address(word);
+    size_t old_bytes = 0;
+    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, &old_bytes);
+    if (fit == HAK_RUN_NOT_LIVE) {
+        hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
+    }
+    if (fit == HAK_RUN_RESIZED) {
+        return p;
+    }
+    if (fit == HAK_RUN_HELD) {
+        void *block = hak_mapped_adopt(p, old_bytes, bytes);
+        hak_run_moved(extent, p, block != NULL);
+        if (block != NULL) {
+            return block;
+        }
+    }
+    return copy_block(function, p, word, old_bytes, bytes);
+}
+
+static void *realloc_mapped(const char *function, void *p, hak_word word, size_t bytes) {
+    size_t old_bytes = 0;
+    void *block = hak_mapped_resize(hak_word_address(word), p, bytes, &old_bytes);
+    if (block == NULL && old_bytes == 0) {
+        hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
+    }
+    return block != NULL ? block : copy_block(function, p, word, old_bytes, bytes);
+}
+
+void *hak_large_realloc(const char *function, void *p, hak_word word, size_t bytes) {
+    if (hak_word_kind(word) == HAK_KIND_LARGE_FREED) {
+        hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
+    }
+    if (bytes > HAK_BLOCK_BYTES_MAX) {
+        (void)hak_large_usable(function, p, word); /* ends the program for a wrong pointer */
+        return NULL;
+    }
+    return hak_word_kind(word) == HAK_KIND_EXTENT ? realloc_run(function, p, word, bytes)
+                                                  : realloc_mapped(function, p, word, bytes);
+}

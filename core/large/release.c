@@ -1,0 +1,195 @@
+/*
+ * release.c - see release.h. One step is one piece of memory: picked under the lock, given back without it,
+ * settled under it.
+ */
+#include "large/release.h"
+#include "large/extent.h"
+#include "large/mapping.h"
+#include "large/retain.h"
+#include "os/os.h"
+
+/* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
+#define PIECE_BYTES_MIN ((size_t)1024 * 1024)
+
+/* What a step gives back: the end of a mapping, or the dirty part of a run. */
+struct step {
+    struct hak_mapping *mapping; /* NULL: the run */
+    struct hak_run run;
+    uintptr_t start;
+    size_t bytes;
+};
+
+/* How a step ended. */
+enum outcome { FAILED, PURGED, UNMAPPED };
+
+/* The end goes, so what is clean there goes along with the dirty bytes that are too many. */
+static void pick_mapping(struct step *step, struct hak_mapping *mapping, size_t excess_bytes) {
+    size_t cut_bytes = mapping->bytes;
+    if (excess_bytes < mapping->dirty_bytes) {
+        cut_bytes = mapping->bytes - hak_round_down(mapping->dirty_bytes - excess_bytes, HAK_UNIT_BYTES);
+    }
+    if (mapping->bytes - cut_bytes < PIECE_BYTES_MIN) {
+        cut_bytes = mapping->bytes;
+    }
+    hak_mapping_kept_to_transit(mapping);
+    step->mapping = mapping;
+    step->start = mapping->base + mapping->bytes - cut_bytes;
+    step->bytes = cut_bytes;
+}
+
+static bool pick_run(struct step *step) {
+    size_t page_bytes = hak_os_page_bytes();
+    if (!hak_extent_hold_dirtiest(&step->run)) {
+        return false;
+    }
+    const struct hak_run *run = &step->run;
+    unsigned first = hak_page_map_find(&run->dirty, 0, HAK_EXTENT_PAGES_MAX, true);
+    unsigned end = hak_page_map_last_end(&run->dirty, 0, HAK_EXTENT_PAGES_MAX);
+    step->mapping = NULL;
+    step->start = (uintptr_t)hak_extent_address(run->extent, first, page_bytes);
+    step->bytes = (end - first) * page_bytes;
+    return true;
+}
+
+/*
+ * Lock held. Of mappings the one kept longest gives first, of runs the longest, which gives most for one
+ * call. False when nothing can be given back.
+ */
+static bool pick(struct step *step, size_t excess_bytes, bool runs_first, bool may_purge) {
+    struct hak_mapping *mapping = hak_mapping_oldest();
+    if (may_purge && (mapping == NULL || runs_first) && pick_run(step)) {
+        return true;
+    }
+    if (mapping != NULL) {
+        pick_mapping(step, mapping, excess_bytes);
+        return true;
+    }
+    return false;
+}
+
+/* Lock held. What a free has to give back: of mappings and runs, whichever holds more. */
+static bool pick_excess(struct step *step, uint64_t now_ms) {
+    size_t excess_bytes = hak_retain_excess();
+    if (hak_mapping_totals.kept_count > hak_large_policy.kept_count_max) {
+        pick_mapping(step, hak_mapping_oldest(), SIZE_MAX);
+        return true;
+    }
+    bool runs_first = hak_mapping_totals.kept_bytes < hak_retain.dirty_bytes / 2;
+    return excess_bytes != 0 && pick(step, excess_bytes, runs_first, now_ms >= hak_retain.purge_after_ms);
+}
+
+/* No lock. Unmapping part of a mapping fails when the kernel's limit of maps is reached; purging does not. */
+static enum outcome carry_out(const struct step *step) {
+    if (step->mapping != NULL && hak_os_unmap((void *)step->start, step->bytes) == 0) {
+        return UNMAPPED;
+    }
+    return hak_os_purge((void *)step->start, step->bytes) == 0 ? PURGED : FAILED;
+}
+
+static size_t settle_mapping(const struct step *step, enum outcome outcome) {
+    struct hak_mapping *mapping = step->mapping;
+    size_t left_bytes = mapping->bytes - step->bytes;
+    size_t dirty_before_bytes = mapping->dirty_bytes;
+    if (outcome != FAILED && mapping->dirty_bytes > left_bytes) {
+        mapping->dirty_bytes = left_bytes;
+    }
+    size_t given_bytes = dirty_before_bytes - mapping->dirty_bytes;
+    if (outcome == UNMAPPED && left_bytes == 0) {
+        hak_mapping_transit_to_spare(mapping);
+        return given_bytes;
+    }
+    if (outcome == UNMAPPED) {
+        mapping->bytes = left_bytes;
+        hak_mapping_sever_after(mapping);
+    }
+    hak_mapping_transit_to_kept(mapping);
+    return given_bytes;
+}
+
+/* Lock held. Puts the step's memory where it belongs now; returns the dirty bytes given back. */
+static size_t settle(const struct step *step, enum outcome outcome, uint64_t now_ms) {
+    size_t given_bytes = 0;
+    if (step->mapping != NULL) {
+        given_bytes = settle_mapping(step, outcome);
+    } else {
+        bool is_zero = outcome == PURGED;
+        unsigned dirty_pages = hak_page_map_count(&step->run.dirty, 0, HAK_EXTENT_PAGES_MAX);
+        given_bytes = is_zero ? dirty_pages * hak_os_page_bytes() : 0;
+        hak_extent_purged_to_free(&step->run, is_zero);
+    }
+    if (outcome == FAILED) {
+        hak_retain.purge_after_ms = now_ms + hak_large_policy.proof_ms;
+    }
+    return given_bytes;
+}
+
+void hak_release_excess(uint64_t now_ms) {
+    struct step step;
+    for (unsigned calls = 0; calls < hak_large_policy.release_calls_max; calls++) {
+        hak_lock_acquire(&hak_large_lock);
+        bool has_step = pick_excess(&step, now_ms);
+        hak_lock_release(&hak_large_lock);
+        if (!has_step) {
+            return;
+        }
+        enum outcome outcome = carry_out(&step);
+        hak_lock_acquire(&hak_large_lock);
+        hak_retain_returned(settle(&step, outcome, now_ms), now_ms);
+        hak_lock_release(&hak_large_lock);
+        if (outcome == FAILED) {
+            return;
+        }
+    }
+}
+
+/* Gives every empty extent back to the SuperSlab pool. */
+static void close_empty_extents(void) {
+    for (;;) {
+        bool is_zero = false;
+        struct superslab *superslab = NULL;
+        hak_lock_acquire(&hak_large_lock);
+        struct hak_extent *extent = hak_extent_find_empty();
+        if (extent != NULL) {
+            superslab = hak_extent_close(extent, &is_zero);
+        }
+        hak_lock_release(&hak_large_lock);
+        if (superslab == NULL) {
+            return;
+        }
+        hak_superslab_give_whole(superslab, is_zero);
+    }
+}
+
+/* One step of a trim; false when there is nothing more to do, or nothing more that can be done. */
+static bool trim_step(size_t keep_bytes, size_t *given_bytes, size_t *pieces_left) {
+    struct step step;
+    bool has_step = false;
+    hak_lock_acquire(&hak_large_lock);
+    if (hak_retain.dirty_bytes > keep_bytes) {
+        has_step = pick(&step, hak_retain.dirty_bytes - keep_bytes, false, true);
+    } else if (keep_bytes == 0 && hak_mapping_oldest() != NULL && *pieces_left != 0) {
+        pick_mapping(&step, hak_mapping_oldest(), SIZE_MAX);
+        (*pieces_left)--;
+        has_step = true;
+    }
+    hak_lock_release(&hak_large_lock);
+    if (!has_step) {
+        return false;
+    }
+    enum outcome outcome = carry_out(&step);
+    hak_lock_acquire(&hak_large_lock);
+    *given_bytes += settle(&step, outcome, hak_retain.touched_ms);
+    hak_lock_release(&hak_large_lock);
+    return outcome != FAILED;
+}
+
+size_t hak_release_all(size_t keep_bytes) {
+    size_t given_bytes = 0;
+    size_t pieces_left = hak_large_policy.kept_count_max; /* a piece that will not go is not asked for ever */
+    while (trim_step(keep_bytes, &given_bytes, &pieces_left)) {
+    }
+    if (keep_bytes == 0) {
+        close_empty_extents();
+    }
+    return given_bytes;
+}

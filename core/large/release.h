@@ -1,0 +1,25 @@
+/*
+ * release.h - gives free large memory back to the system: above the floor after each free, or all of it.
+ *
+ * Makes its system calls without the lock: the memory in question is held (runs) or in transit (mappings)
+ * meanwhile, so nobody hands it out. Called by whoever freed, with no lock held.
+ */
+#ifndef HAK_LARGE_RELEASE_H
+#define HAK_LARGE_RELEASE_H
+
+#include "base/compiler.h"
+#include <stdint.h>
+
+/*
+ * Brings dirty memory down to its floor, by at most hak_large_policy.release_calls_max calls for memory to go
+ * back. Slow. A call that fails changes nothing but that purging is left alone for a second.
+ */
+void hak_release_excess(uint64_t now_ms);
+
+/*
+ * Gives all free memory back until at most keep_bytes of dirty memory are left; with 0 also what is free and
+ * clean, and empty extents to the SuperSlab pool. Slow. Returns the bytes given back.
+ */
+size_t hak_release_all(size_t keep_bytes);
+
+#endif

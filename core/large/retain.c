@@ -1,0 +1,138 @@
+/*
+ * retain.c - see retain.h.
+ */
+#include "large/retain.h"
+#include "base/assert.h"
+#include "conf/options.h"
+
+#define MIB ((size_t)1024 * 1024)
+/* Without an operation for this many steps of ageing, everything that was raised has been idle. */
+#define IDLE_STEPS_MAX 4u
+
+struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
+
+struct hak_large_policy hak_large_policy = {
+    .floor_bytes = 4 * MIB,
+    .floor_live_shift = 3,
+    .proof_count = 3,
+    .proof_ms = 1000,
+    .release_calls_max = 16,
+    .kept_count_max = 64,
+    .move_min_bytes = (size_t)128 * 1024,
+    .moved_count_max = 16384,
+};
+
+struct hak_retain hak_retain;
+
+static size_t base_floor_bytes(void) {
+    return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
+}
+
+/* Half of the memory that lay idle for a whole step is no longer worth a raised floor. */
+static void lower_by_idle(size_t idle_bytes) {
+    size_t base_bytes = base_floor_bytes();
+    if (idle_bytes <= base_bytes) {
+        return;
+    }
+    /* Rounded up, so that the floor reaches its base. */
+    size_t fall_bytes = (idle_bytes - base_bytes + 1) / 2;
+    hak_retain.raised_bytes -= fall_bytes < hak_retain.raised_bytes ? fall_bytes : hak_retain.raised_bytes;
+}
+
+void hak_retain_touch(uint64_t now_ms) {
+    uint64_t step_ms = hak_large_policy.proof_ms;
+    uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
+    if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
+        hak_retain.raised_bytes = 0;
+    } else if (quiet_ms >= step_ms) {
+        lower_by_idle(hak_retain.dirty_bytes);
+    } else if (now_ms - hak_retain.min_since_ms >= step_ms) {
+        lower_by_idle(hak_retain.min_dirty_bytes);
+    }
+    if (now_ms - hak_retain.min_since_ms >= step_ms) {
+        hak_retain.min_since_ms = now_ms;
+        hak_retain.min_dirty_bytes = hak_retain.dirty_bytes;
+    }
+    hak_retain.touched_ms = now_ms;
+}
+
+void hak_retain_add_live(size_t bytes) {
+    hak_retain.live_blocks++;
+    hak_retain.live_bytes += bytes;
+}
+
+void hak_retain_remove_live(size_t bytes) {
+    HAK_ASSERT(hak_retain.live_blocks != 0 && hak_retain.live_bytes >= bytes);
+    hak_retain.live_blocks--;
+    hak_retain.live_bytes -= bytes;
+}
+
+void hak_retain_add_dirty(size_t bytes) {
+    hak_retain.dirty_bytes += bytes;
+}
+
+void hak_retain_remove_dirty(size_t bytes) {
+    HAK_ASSERT(hak_retain.dirty_bytes >= bytes);
+    hak_retain.dirty_bytes -= bytes;
+    if (hak_retain.dirty_bytes < hak_retain.min_dirty_bytes) {
+        hak_retain.min_dirty_bytes = hak_retain.dirty_bytes;
+    }
+}
+
+static void forget_cycle(void) {
+    hak_retain.returned_bytes = 0;
+    hak_retain.fetched_bytes = 0;
+    hak_retain.peak_bytes = 0;
+}
+
+/* What was given back and not wanted for a whole proof_ms was given back rightly. */
+static void expire_cycle(uint64_t now_ms) {
+    if (hak_retain.returned_bytes != 0 && now_ms - hak_retain.returned_ms > hak_large_policy.proof_ms) {
+        forget_cycle();
+        hak_retain.proofs = 0;
+    }
+}
+
+void hak_retain_returned(size_t bytes, uint64_t now_ms) {
+    if (bytes == 0) {
+        return;
+    }
+    expire_cycle(now_ms);
+    size_t before_bytes = hak_retain.dirty_bytes + bytes;
+    if (before_bytes > hak_retain.peak_bytes) {
+        hak_retain.peak_bytes = before_bytes;
+    }
+    hak_retain.returned_bytes += bytes;
+    hak_retain.returned_ms = now_ms;
+}
+
+static void raise_floor(size_t bytes) {
+    size_t max_bytes = hak_options.retain_mb * MIB;
+    size_t wanted_bytes = bytes < max_bytes ? bytes : max_bytes;
+    if (wanted_bytes > hak_retain.raised_bytes) {
+        hak_retain.raised_bytes = wanted_bytes;
+    }
+}
+
+void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
+    expire_cycle(now_ms);
+    if (hak_retain.returned_bytes == 0) {
+        return;
+    }
+    hak_retain.fetched_bytes += bytes;
+    if (hak_retain.fetched_bytes < hak_retain.returned_bytes / 2) {
+        return;
+    }
+    if (++hak_retain.proofs >= hak_large_policy.proof_count) {
+        raise_floor(hak_retain.peak_bytes);
+    }
+    forget_cycle();
+}
+
+size_t hak_retain_excess(void) {
+    size_t limit_bytes = base_floor_bytes();
+    if (limit_bytes < hak_retain.raised_bytes) {
+        limit_bytes = hak_retain.raised_bytes;
+    }
+    return hak_retain.dirty_bytes > limit_bytes ? hak_retain.dirty_bytes - limit_bytes : 0;
+}

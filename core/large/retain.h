@@ -1,0 +1,79 @@
+/*
+ * retain.h - how much free large memory stays with the process: the floor, and what moves it.
+ *
+ * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
+ * within the floor: a few MiB plus a fraction of what is live. The floor rises to the size of a cycle that
+ * has been proved: three times running, at least half of what was given back was fetched again within a
+ * second (at most to HAKMEM_RETAIN_MB). It falls as memory lies unused for whole seconds. Counts and decides,
+ * frees nothing itself (release.c does). All state is under hak_large_lock.
+ */
+#ifndef HAK_LARGE_RETAIN_H
+#define HAK_LARGE_RETAIN_H
+
+#include "base/compiler.h"
+#include "os/lock.h"
+
+/* The lock of the large floor; everything in core/large that is not const is under it unless it says so. */
+extern struct hak_lock hak_large_lock;
+
+/* Const once threads exist, or written under hak_large_lock. */
+struct hak_large_policy {
+    size_t floor_bytes;         /* dirty bytes that may always stay */
+    unsigned floor_live_shift;  /* and the live bytes shifted right by this */
+    unsigned proof_count;       /* cycles in a row that prove one */
+    uint64_t proof_ms;          /* how soon a cycle's memory must be wanted again; also the step of ageing */
+    unsigned release_calls_max; /* system calls that one free may make to give memory back */
+    size_t kept_count_max;      /* free mappings kept, whatever their size */
+    size_t move_min_bytes;      /* realloc moves pages instead of copying from this size up */
+    size_t moved_count_max; /* live mappings above which realloc copies page runs: the kernel limits maps */
+};
+extern struct hak_large_policy hak_large_policy;
+
+/*
+ * Under hak_large_lock. Invariants: live_bytes is the sum over live runs and live mappings; dirty_bytes the
+ * sum over free runs and kept mappings; min_dirty_bytes <= dirty_bytes.
+ */
+struct hak_retain {
+    size_t live_blocks;
+    size_t live_bytes;
+    size_t dirty_bytes;
+    size_t raised_bytes;    /* what proved cycles raised the floor to; 0: nothing */
+    size_t min_dirty_bytes; /* the least dirty_bytes since min_since_ms: memory that nobody wanted */
+    uint64_t min_since_ms;
+    uint64_t touched_ms;     /* the last operation */
+    size_t returned_bytes;   /* given back in the cycle that runs; 0: none runs */
+    size_t fetched_bytes;    /* fetched again in it */
+    size_t peak_bytes;       /* dirty_bytes before the giving back */
+    uint64_t returned_ms;    /* when memory was last given back */
+    unsigned proofs;         /* cycles in a row that were fetched again in time */
+    uint64_t purge_after_ms; /* purging failed (locked pages): not tried again before */
+};
+extern struct hak_retain hak_retain;
+
+/* To be called first in each operation that changes what is free; `now_ms` from hak_os_now_ms(). Lock held.
+ */
+void hak_retain_touch(uint64_t now_ms);
+
+/* A block became live or was freed. Lock held. */
+void hak_retain_add_live(size_t bytes);
+void hak_retain_remove_live(size_t bytes);
+
+/* Free bytes became dirty, or dirty ones were taken, purged or unmapped. Lock held. */
+void hak_retain_add_dirty(size_t bytes);
+void hak_retain_remove_dirty(size_t bytes);
+
+/* `bytes` were given back to the system (they are no longer in dirty_bytes). Lock held. */
+void hak_retain_returned(size_t bytes, uint64_t now_ms);
+
+/* `bytes` were handed out that the system has yet to fill with pages. Lock held. */
+void hak_retain_fetched(size_t bytes, uint64_t now_ms);
+
+/* How many dirty bytes are to be given back; 0 when the floor is kept. Lock held. */
+size_t hak_retain_excess(void);
+
+/* Asks whether dirty_bytes leaves its floor at this moment. Lock held. */
+HAK_INLINE bool hak_retain_is_over(void) {
+    return hak_retain_excess() != 0;
+}
+
+#endif

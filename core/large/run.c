@@ -1,0 +1,185 @@
+/*
+ * run.c - see run.h.
+ */
+#include "large/run.h"
+#include "base/assert.h"
+#include "large/mapping.h"
+#include "large/release.h"
+#include "large/retain.h"
+#include "meta/arena.h"
+#include "os/os.h"
+#include <string.h>
+
+static unsigned pages_of(size_t bytes) {
+    return (unsigned)(hak_os_page_round(bytes) / hak_os_page_bytes());
+}
+
+static unsigned align_pages_of(size_t align) {
+    size_t page_bytes = hak_os_page_bytes();
+    return align <= page_bytes ? 1u : (unsigned)(align / page_bytes);
+}
+
+bool hak_run_can_hold(size_t bytes, size_t align) {
+    size_t page_bytes = hak_os_page_bytes();
+    return bytes <= HAK_SUPERSLAB_BYTES && align < HAK_SUPERSLAB_BYTES &&
+           pages_of(bytes) + align_pages_of(align) - 1 <= HAK_SUPERSLAB_BYTES / page_bytes;
+}
+
+static struct hak_extent *new_record(void) {
+    hak_lock_acquire(&hak_large_lock);
+    struct hak_extent *extent = hak_extent_take_spare();
+    hak_lock_release(&hak_large_lock);
+    if (extent == NULL) {
+        extent = hak_meta_alloc(sizeof(struct hak_extent));
+        if (extent != NULL) {
+            hak_lock_acquire(&hak_large_lock);
+            hak_extent_publish(extent);
+            hak_lock_release(&hak_large_lock);
+        }
+    }
+    return extent;
+}
+
+/* One more extent; false when out of memory. */
+static bool add_extent(void) {
+    bool is_zero;
+    struct hak_extent *extent = new_record();
+    if (extent == NULL) {
+        return false;
+    }
+    struct superslab *superslab = hak_superslab_take_whole(&is_zero);
+    hak_lock_acquire(&hak_large_lock);
+    if (superslab != NULL) {
+        hak_extent_open(extent, superslab, is_zero);
+    } else {
+        hak_extent_put_spare(extent);
+    }
+    hak_lock_release(&hak_large_lock);
+    return superslab != NULL;
+}
+
+static bool take(unsigned pages, unsigned align_pages, struct hak_run *run) {
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain_touch(now_ms);
+    bool has_room = hak_extent_take(pages, align_pages, run);
+    if (has_room) {
+        unsigned dirty_pages = hak_page_map_count(&run->dirty, run->page, run->page + pages);
+        hak_retain_fetched((pages - dirty_pages) * hak_os_page_bytes(), now_ms);
+    }
+    hak_lock_release(&hak_large_lock);
+    return has_room;
+}
+
+bool hak_run_alloc(size_t bytes, size_t align, struct hak_run *run) {
+    unsigned pages = pages_of(bytes);
+    unsigned align_pages = align_pages_of(align);
+    while (!take(pages, align_pages, run)) {
+        if (!add_extent()) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void hak_run_zero(const struct hak_run *run, size_t bytes) {
+    size_t page_bytes = hak_os_page_bytes();
+    unsigned end = run->page + pages_of(bytes);
+    for (unsigned page = run->page; page < end;) {
+        unsigned first = hak_page_map_find(&run->dirty, page, end, true);
+        page = hak_page_map_find(&run->dirty, first, end, false);
+        if (first < end) {
+            memset(hak_extent_address(run->extent, first, page_bytes), 0, (page - first) * page_bytes);
+        }
+    }
+}
+
+/* Lock held on entry, released here: what follows a step that made pages free. */
+static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
+    struct superslab *superslab = NULL;
+    bool is_zero = false;
+    if (hak_extent_is_surplus(extent)) {
+        superslab = hak_extent_close(extent, &is_zero);
+    }
+    bool is_over = hak_retain_is_over();
+    hak_lock_release(&hak_large_lock);
+    if (superslab != NULL) {
+        hak_superslab_give_whole(superslab, is_zero);
+    }
+    if (is_over) {
+        hak_release_excess(now_ms);
+    }
+}
+
+bool hak_run_free(struct hak_extent *extent, const void *p) {
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_large_lock);
+    unsigned page = hak_extent_live_page(extent, p);
+    if (page == HAK_NO_PAGE) {
+        hak_lock_release(&hak_large_lock);
+        return false;
+    }
+    hak_retain_touch(now_ms);
+    hak_extent_live_to_free(extent, page);
+    unlock_after_free(extent, now_ms);
+    return true;
+}
+
+size_t hak_run_bytes(struct hak_extent *extent, const void *p) {
+    hak_lock_acquire(&hak_large_lock);
+    unsigned page = hak_extent_live_page(extent, p);
+    size_t bytes = page == HAK_NO_PAGE ? 0 : extent->run_pages[page] * hak_os_page_bytes();
+    hak_lock_release(&hak_large_lock);
+    return bytes;
+}
+
+/* Lock held. `pages` is more than the run has. */
+static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, size_t bytes,
+                                     size_t old_bytes) {
+    if (bytes <= HAK_SUPERSLAB_BYTES && hak_extent_grow(extent, page, pages_of(bytes))) {
+        return HAK_RUN_RESIZED;
+    }
+    if (old_bytes < hak_large_policy.move_min_bytes ||
+        hak_mapping_totals.live_count >= hak_large_policy.moved_count_max) {
+        return HAK_RUN_NO_ROOM;
+    }
+    hak_extent_live_to_held(extent, page);
+    return HAK_RUN_HELD;
+}
+
+enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, size_t *old_bytes) {
+    size_t page_bytes = hak_os_page_bytes();
+    uint64_t now_ms = hak_os_now_ms();
+    enum hak_run_fit fit = HAK_RUN_RESIZED;
+    hak_lock_acquire(&hak_large_lock);
+    unsigned page = hak_extent_live_page(extent, p);
+    if (page == HAK_NO_PAGE) {
+        hak_lock_release(&hak_large_lock);
+        return HAK_RUN_NOT_LIVE;
+    }
+    hak_retain_touch(now_ms);
+    *old_bytes = extent->run_pages[page] * page_bytes;
+    if (bytes > *old_bytes) {
+        fit = grow_or_hold(extent, page, bytes, *old_bytes);
+        hak_lock_release(&hak_large_lock);
+    } else if (pages_of(bytes) < extent->run_pages[page]) {
+        hak_extent_shrink(extent, page, pages_of(bytes));
+        unlock_after_free(extent, now_ms);
+    } else {
+        hak_lock_release(&hak_large_lock);
+    }
+    return fit;
+}
+
+void hak_run_moved(struct hak_extent *extent, const void *p, bool has_moved) {
+    uint64_t now_ms = hak_os_now_ms();
+    unsigned page = (unsigned)(((uintptr_t)p - extent->base) / hak_os_page_bytes());
+    hak_lock_acquire(&hak_large_lock);
+    if (has_moved) {
+        hak_extent_moved_to_free(extent, page);
+        unlock_after_free(extent, now_ms);
+    } else {
+        hak_extent_held_to_live(extent, page);
+        hak_lock_release(&hak_large_lock);
+    }
+}
