@@ -30,7 +30,7 @@ bool slot_fill(struct slot *slot, const struct load *load, struct rng *rng) {
         CHECK(slot->block == NULL || bytes_are(slot->block, bytes, 0));
     } else if (part < load->calloc_parts + load->memalign_parts) {
         unsigned shift = ALIGN_SHIFT_MIN + (unsigned)rng_below(rng, ALIGN_SHIFT_MAX - ALIGN_SHIFT_MIN + 1);
-        slot->block = TEST_MEMALIGN((size_t)1 << shift, bytes);
+        slot->block = launder(TEST_MEMALIGN((size_t)1 << shift, bytes)); /* its alignment is in question */
         CHECK(((uintptr_t)slot->block & (((uintptr_t)1 << shift) - 1)) == 0);
     } else {
         slot->block = TEST_MALLOC(bytes);
