@@ -25,7 +25,7 @@ enum hak_unit_kind {
     HAK_KIND_SLAB_FREED,  /* number: see hak_freed_number() in slab/slab.h */
     HAK_KIND_EXTENT,      /* address: the large floor's record of an extent of page runs */
     HAK_KIND_MAPPED,      /* address: the large floor's record of the block that starts in this unit */
-    HAK_KIND_LARGE_FREED, /* number: size in bytes of the large block that started here */
+    HAK_KIND_LARGE_FREED, /* number: which large blocks started here, see large/freed_mark.h */
 };
 
 #define HAK_LEAF_SHIFT    32u
@@ -53,8 +53,8 @@ struct hak_registry_row {
 };
 
 struct hak_registry {
-    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS]; /* never written */
-    _Atomic uintptr_t top[HAK_TOP_ENTRIES];     /* bytes from this struct to the leaf; 0: the zero leaf */
+    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS];      /* never written */
+    _Atomic uintptr_t top[HAK_TOP_ENTRIES];          /* bytes from the zero leaf to this one */
     struct hak_registry_row rows[HAK_REGISTRY_ROWS]; /* const after hak_registry_init */
 };
 extern struct hak_registry hak_registry;
@@ -64,20 +64,34 @@ extern struct hak_lock hak_registry_lock;
  */
 void hak_registry_init(void);
 
-HAK_INLINE bool hak_registry_covers(const void *pointer) {
-    return ((uintptr_t)pointer >> HAK_ADDRESS_BITS) == 0;
+HAK_ALWAYS_INLINE bool hak_registry_covers(const void *pointer) {
+    return (uintptr_t)pointer >> HAK_LEAF_SHIFT < HAK_TOP_ENTRIES;
 }
 
-/* The word of a covered address. */
-HAK_ALWAYS_INLINE hak_word hak_registry_word_at(const void *pointer) {
-    uintptr_t address = (uintptr_t)pointer;
+/*
+ * The registry's address, in a register that the compiler knows nothing about: it then reaches the three
+ * tables by displacements from that register, four instructions fewer on the free path than with an address
+ * made for each.
+ */
+HAK_ALWAYS_INLINE struct hak_registry *hak_registry_base(void) {
     struct hak_registry *registry = &hak_registry;
+    __asm__("" : "+r"(registry));
+    return registry;
+}
+
+/* The word of a covered address; registry is hak_registry_base(). */
+HAK_ALWAYS_INLINE hak_word hak_registry_word_in(struct hak_registry *registry, const void *pointer) {
+    uintptr_t address = (uintptr_t)pointer;
     /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a way
      * that orders the two (his own store, or the program's own synchronisation); a wild pointer may read
      * either value */
     uintptr_t leaf_offset = hak_atomic_load_relaxed(&registry->top[address >> HAK_LEAF_SHIFT]);
-    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)registry + leaf_offset);
+    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)registry->zero_leaf + leaf_offset);
     return hak_atomic_load_relaxed(&leaf[(uint32_t)address >> HAK_UNIT_SHIFT]); /* relaxed: as above */
+}
+
+HAK_INLINE hak_word hak_registry_word_at(const void *pointer) {
+    return hak_registry_word_in(&hak_registry, pointer);
 }
 
 /* The word of any pointer value; 0 for addresses that are not covered. */
@@ -85,8 +99,13 @@ HAK_INLINE hak_word hak_registry_word(const void *pointer) {
     return hak_registry_covers(pointer) ? hak_registry_word_at(pointer) : 0;
 }
 
-HAK_ALWAYS_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
-    return (const struct hak_registry_row *)((uintptr_t)hak_registry.rows + (uint16_t)word);
+HAK_ALWAYS_INLINE const struct hak_registry_row *hak_word_row_in(const struct hak_registry *registry,
+                                                                 hak_word word) {
+    return (const struct hak_registry_row *)((uintptr_t)registry->rows + (uint16_t)word);
+}
+
+HAK_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
+    return hak_word_row_in(&hak_registry, word);
 }
 
 HAK_INLINE enum hak_unit_kind hak_word_kind(hak_word word) {

@@ -1,0 +1,228 @@
+/*
+ * large_kit.h - what the suites of the large floor share: system calls that fail on demand, a clock that can
+ * be set forward, an OS page size of choice, and short names for blocks.
+ *
+ * Included once by each suite, since it defines mmap and its like: the archive calls these definitions.
+ */
+#ifndef HAK_TESTS_UNIT_LARGE_KIT_H
+#define HAK_TESTS_UNIT_LARGE_KIT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "base/atomic.h"
+#include "large/large.h"
+#include "os/os.h"
+#include "support/child.h"
+#include "support/pattern.h"
+#include "support/rng.h"
+#include "support/test.h"
+#include <elf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- system calls ---- */
+
+/* Calls of a test with faults are counted from 1. Only the thread of the test makes any then. */
+static struct {
+    bool is_armed;
+    unsigned calls;
+    unsigned fail_first, fail_last; /* these fail */
+} os_faults;
+
+static inline bool call_fails(void) {
+    if (!os_faults.is_armed) {
+        return false;
+    }
+    os_faults.calls++;
+    if (os_faults.calls >= os_faults.fail_first && os_faults.calls <= os_faults.fail_last) {
+        errno = ENOMEM;
+        return true;
+    }
+    return false;
+}
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    return call_fails() ? MAP_FAILED
+                        : (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
+}
+
+int munmap(void *address, size_t bytes) {
+    return call_fails() ? -1 : (int)syscall(SYS_munmap, address, bytes);
+}
+
+void *mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    void *target = va_arg(rest, void *);
+    va_end(rest);
+    return call_fails() ? MAP_FAILED
+                        : (void *)syscall(SYS_mremap, address, old_bytes, new_bytes, flags, target);
+}
+
+int madvise(void *address, size_t bytes, int advice) {
+    return call_fails() ? -1 : (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+int mprotect(void *address, size_t bytes, int protection) {
+    return call_fails() ? -1 : (int)syscall(SYS_mprotect, address, bytes, protection);
+}
+
+static inline void arm_faults(unsigned first, unsigned last) {
+    os_faults.calls = 0;
+    os_faults.fail_first = first;
+    os_faults.fail_last = last;
+    os_faults.is_armed = true;
+}
+
+static inline unsigned disarm_faults(void) {
+    os_faults.is_armed = false;
+    return os_faults.calls;
+}
+
+/* System calls for memory so far. */
+static inline uint64_t memory_calls(void) {
+    /* relaxed: one thread */
+    return hak_atomic_load_relaxed(&hak_os_counters.map_calls) +
+           hak_atomic_load_relaxed(&hak_os_counters.unmap_calls) + /* relaxed: as above */
+           hak_atomic_load_relaxed(&hak_os_counters.purge_calls) + /* relaxed: as above */
+           hak_atomic_load_relaxed(&hak_os_counters.remap_calls);  /* relaxed: as above */
+}
+
+static inline long page_faults(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+}
+
+/* ---- time ---- */
+
+static uint64_t clock_ahead_ms;
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    now->tv_sec += (time_t)(clock_ahead_ms / 1000);
+    return result;
+}
+
+/* ---- the OS page ---- */
+
+#define PAGE_VARIABLE "TEST_OS_PAGE_BYTES="
+
+extern unsigned long __getauxval(unsigned long type);
+
+/* Called before main by hakmem's first allocation, so it reads the environment by itself. */
+unsigned long getauxval(unsigned long type) {
+    for (char **entry = environ; type == AT_PAGESZ && entry != NULL && *entry != NULL; entry++) {
+        if (strncmp(*entry, PAGE_VARIABLE, sizeof PAGE_VARIABLE - 1) == 0) {
+            return strtoul(*entry + sizeof PAGE_VARIABLE - 1, NULL, 10);
+        }
+    }
+    return __getauxval(type);
+}
+
+/* Runs this whole suite again with another OS page size; the suite leaves out what needs the real one. */
+static inline void run_with_pages(const char *setting) {
+    static struct child child;
+    child = (struct child){.program = own_path(), .environment = {setting}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
+static inline bool has_real_pages(void) {
+    return hak_os_page_bytes() == (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- blocks ---- */
+
+static inline hak_word word_of(const void *p) {
+    return hak_registry_word(p);
+}
+
+static inline char *alloc(size_t bytes) {
+    bool is_zero;
+    return hak_large_alloc(bytes, 16, &is_zero);
+}
+
+static inline char *must_alloc(size_t bytes) {
+    char *p = alloc(bytes);
+    CHECK(p != NULL);
+    return p;
+}
+
+static inline void release(void *p) {
+    hak_large_free("free", p, word_of(p));
+}
+
+static inline char *resize(void *p, size_t bytes) {
+    return hak_large_realloc("realloc", p, word_of(p), bytes);
+}
+
+static inline size_t usable(const void *p) {
+    return hak_large_usable("malloc_usable_size", p, word_of(p));
+}
+
+static inline struct hak_large_counts counts_now(void) {
+    struct hak_large_counts counts;
+    hak_large_count(&counts);
+    return counts;
+}
+
+static inline void check_sound(void) {
+    const char *why;
+    if (!hak_large_verify(&why)) {
+        check_failed(why, __FILE__, __LINE__);
+    }
+}
+
+/* No free memory is left, nothing is remembered of earlier tests. For cmocka's setup and teardown. */
+static inline int start_clean(void **state) {
+    (void)state;
+    clock_ahead_ms += 3600u * 1000u;
+    (void)hak_large_trim(0);
+    check_sound();
+    return 0;
+}
+
+/* ---- fatal lines ---- */
+
+struct fault_case {
+    int (*commit)(void *context);
+    const char *function;
+    const char *fault;
+};
+
+/* The child of a fault case writes the pointer and the size of the block that the line must name. */
+static inline void announce(const void *pointer, size_t bytes) {
+    char line[64];
+    int length = snprintf(line, sizeof line, "%#zx %zu\n", (size_t)pointer, bytes);
+    CHECK(write(STDOUT_FILENO, line, (size_t)length) == length);
+}
+
+/* Runs `commit` in a child, which must end by abort() and this one line. */
+static inline void assert_fatal(int (*commit)(void *context), const char *function, const char *fault) {
+    static struct child child;
+    size_t pointer, bytes;
+    char expected[256];
+    child = (struct child){.function = commit};
+    child_run(&child);
+    assert_int_equal(child_signal(&child), 6);
+    assert_int_equal(sscanf(child.out, "%zx %zu", &pointer, &bytes), 2);
+    int used = snprintf(expected, sizeof expected, "hakmem: %s(): %s %#zx", function, fault, pointer);
+    if (bytes != 0) {
+        used += snprintf(expected + used, sizeof expected - (size_t)used, ", %zu-byte block", bytes);
+    }
+    snprintf(expected + used, sizeof expected - (size_t)used, "\n");
+    assert_string_equal(child.err, expected);
+}
+
+#endif
