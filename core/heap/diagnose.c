@@ -50,7 +50,7 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
         die_of_unknown(function, pointer);
     }
     struct block_place place = hak_place_of(pointer);
-    if (place.header == NULL) {
+    if (!place.is_exact) {
         hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer,
                           hak_class_block_bytes[place.row->class_idx]);
     }

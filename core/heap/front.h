@@ -44,25 +44,27 @@ void hak_free_slow(void *block, const char *function);
 
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
-    hak_header *header; /* NULL: not the exact start of a block of a slab */
+    bool is_exact; /* the pointer is the start of a block of a slab; otherwise header means nothing */
+    hak_header *header;
     const struct hak_registry_row *row;
     hak_word word;
 };
 
+/* For covered addresses. */
 HAK_ALWAYS_INLINE struct block_place hak_place_of(const void *pointer) {
-    struct block_place place = {.header = NULL};
-    place.word = hak_registry_word_at(pointer);
-    place.row = hak_word_row(place.word);
+    struct block_place place;
+    struct hak_registry *registry = hak_registry_base();
+    place.word = hak_registry_word_in(registry, pointer);
+    place.row = hak_word_row_in(registry, place.word);
     uint32_t offset = (uint16_t)(uintptr_t)pointer + place.row->offset_bias;
     unsigned __int128 product = (unsigned __int128)offset * place.row->reciprocal;
-    if (HAK_LIKELY((uint64_t)product < place.row->reciprocal)) {
-        place.header = (hak_header *)hak_word_address(place.word) + (uint64_t)(product >> 64);
-    }
+    place.is_exact = (uint64_t)product < place.row->reciprocal;
+    place.header = (hak_header *)hak_word_address(place.word) + (uint64_t)(product >> 64);
     return place;
 }
 
 /* Gives a block out: its header becomes LIVE. */
-HAK_ALWAYS_INLINE void *hak_ref_to_live(struct block_ref ref, unsigned live_header) {
+HAK_ALWAYS_INLINE void *hak_ref_to_live(struct block_ref ref, size_t live_header) {
     /* relaxed: CACHED to LIVE is the allocating thread's own business until it hands the block on */
     hak_atomic_store_relaxed(ref.header, (uint8_t)live_header);
     return ref.block;
@@ -79,7 +81,7 @@ HAK_ALWAYS_INLINE void *hak_alloc_gate(size_t bytes) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
         return hak_alloc_slow(bytes);
     }
-    unsigned live_header = hak_live_header_of_size[(bytes - 1) >> HAK_SIZE_SHIFT];
+    size_t live_header = hak_live_header_of_size[(bytes - 1) >> HAK_SIZE_SHIFT];
     struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
         return hak_alloc_slow(bytes);
@@ -97,7 +99,7 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
         return hak_calloc_slow(bytes);
     }
-    unsigned live_header = hak_live_header_of_size[(bytes - 1) >> HAK_SIZE_SHIFT];
+    size_t live_header = hak_live_header_of_size[(bytes - 1) >> HAK_SIZE_SHIFT];
     struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
         return hak_calloc_slow(bytes);
@@ -116,12 +118,12 @@ HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
         return;
     }
     struct block_place place = hak_place_of(block);
-    if (HAK_UNLIKELY(place.header == NULL)) {
+    if (HAK_UNLIKELY(!place.is_exact)) {
         hak_free_slow(block, function);
         return;
     }
     /* relaxed: LIVE was stored by the thread that allocated; the program has ordered that before this call */
-    unsigned header = hak_atomic_load_relaxed(place.header);
+    size_t header = hak_atomic_load_relaxed(place.header);
     if (HAK_UNLIKELY(header != place.row->live_header)) {
         hak_free_slow(block, function);
         return;

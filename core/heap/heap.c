@@ -198,7 +198,6 @@ static void thread_exit(void *value) {
 static void prewarm(struct heap *heap) {
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         unsigned blocks = hak_options.tiny_prewarm_blocks[c];
-        blocks = blocks != 0 ? blocks : hak_options.tiny_prewarm_all;
         if (blocks != 0 && hak_cache_make_hot(heap, c, blocks)) {
             hak_cache_fill(heap, c, blocks);
         }

@@ -66,7 +66,7 @@ static int prepare_leaf(_Atomic uintptr_t *entry) {
     if (error != 0) {
         return error;
     }
-    uintptr_t offset = (uintptr_t)leaf - (uintptr_t)&hak_registry;
+    uintptr_t offset = (uintptr_t)leaf - (uintptr_t)hak_registry.zero_leaf;
     hak_lock_acquire(&hak_registry_lock);
     bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
     if (is_first) {
@@ -105,7 +105,7 @@ void hak_registry_store(const void *address, hak_word word) {
     uintptr_t offset =
         hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]); /* relaxed: set for good */
     HAK_ASSERT(offset != 0);
-    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)&hak_registry + offset);
+    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf + offset);
     /* relaxed: see hak_registry_word_at() */
     hak_atomic_store_relaxed(&leaf[(uint32_t)a >> HAK_UNIT_SHIFT], word);
 }
@@ -124,7 +124,7 @@ void hak_registry_visit_mapped(hak_range_visitor visitor, void *context) {
     for (size_t i = 0; i < HAK_TOP_ENTRIES; i++) {
         uintptr_t offset =
             hak_atomic_load_relaxed(&hak_registry.top[i]); /* relaxed: leaves stay once entered */
-        void *leaf = (void *)((uintptr_t)&hak_registry + offset);
+        void *leaf = (void *)((uintptr_t)hak_registry.zero_leaf + offset);
         if (offset != 0 && visitor(leaf, HAK_LEAF_UNITS * sizeof(hak_word), context) != 0) {
             return;
         }
