@@ -25,6 +25,9 @@
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif
 
+/* The last round of destructors is ours, but for ThreadSanitizer, which takes its thread apart in that round. */
+#define EXIT_ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - HAK_TSAN)
+
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
 
 struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
@@ -184,7 +187,7 @@ static void thread_exit(void *value) {
     if (hak_tls.heap != heap) {
         return;
     }
-    if (++hak_tls.exit_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(exit_key, heap) == 0) {
+    if (++hak_tls.exit_rounds < EXIT_ROUNDS && pthread_setspecific(exit_key, heap) == 0) {
         return; /* once more in the next round, after those who still allocate */
     }
     detach(heap);
