@@ -30,6 +30,34 @@
 #include <time.h>
 #include <unistd.h>
 
+/* ---- the OS page ---- */
+
+#define PAGE_VARIABLE "TEST_OS_PAGE_BYTES="
+
+extern unsigned long __getauxval(unsigned long type);
+
+/* Called before main by hakmem's first allocation, so it reads the environment by itself. */
+unsigned long getauxval(unsigned long type) {
+    for (char **entry = environ; type == AT_PAGESZ && entry != NULL && *entry != NULL; entry++) {
+        if (strncmp(*entry, PAGE_VARIABLE, sizeof PAGE_VARIABLE - 1) == 0) {
+            return strtoul(*entry + sizeof PAGE_VARIABLE - 1, NULL, 10);
+        }
+    }
+    return __getauxval(type);
+}
+
+/* Runs this whole suite again with another OS page size; the suite leaves out what needs the real one. */
+static inline void run_with_pages(const char *setting) {
+    static struct child child;
+    child = (struct child){.program = own_path(), .environment = {setting}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
+static inline bool has_real_pages(void) {
+    return hak_os_page_bytes() == (size_t)sysconf(_SC_PAGESIZE);
+}
+
 /* ---- system calls ---- */
 
 /* Calls of a test with faults are counted from 1. Only the thread of the test makes any then. */
@@ -51,9 +79,29 @@ static inline bool call_fails(void) {
     return false;
 }
 
+/* A kernel with larger OS pages would never return an address between two of them. */
+static inline void *map_between_large_pages(void *address, size_t bytes, int protection, int flags) {
+    size_t page_bytes = hak_os_page_bytes();
+    char *start = (char *)syscall(SYS_mmap, address, bytes + page_bytes, protection, flags, -1, 0);
+    if (start == MAP_FAILED) {
+        return start;
+    }
+    size_t lead_bytes = -(uintptr_t)start % page_bytes;
+    if (lead_bytes != 0) {
+        syscall(SYS_munmap, start, lead_bytes);
+    }
+    syscall(SYS_munmap, start + lead_bytes + bytes, page_bytes - lead_bytes);
+    return start + lead_bytes;
+}
+
 void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    return call_fails() ? MAP_FAILED
-                        : (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
+    if (call_fails()) {
+        return MAP_FAILED;
+    }
+    if (fd == -1 && !has_real_pages()) {
+        return map_between_large_pages(address, bytes, protection, flags);
+    }
+    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
 }
 
 int munmap(void *address, size_t bytes) {
@@ -112,34 +160,6 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = (int)syscall(SYS_clock_gettime, clock, now);
     now->tv_sec += (time_t)(clock_ahead_ms / 1000);
     return result;
-}
-
-/* ---- the OS page ---- */
-
-#define PAGE_VARIABLE "TEST_OS_PAGE_BYTES="
-
-extern unsigned long __getauxval(unsigned long type);
-
-/* Called before main by hakmem's first allocation, so it reads the environment by itself. */
-unsigned long getauxval(unsigned long type) {
-    for (char **entry = environ; type == AT_PAGESZ && entry != NULL && *entry != NULL; entry++) {
-        if (strncmp(*entry, PAGE_VARIABLE, sizeof PAGE_VARIABLE - 1) == 0) {
-            return strtoul(*entry + sizeof PAGE_VARIABLE - 1, NULL, 10);
-        }
-    }
-    return __getauxval(type);
-}
-
-/* Runs this whole suite again with another OS page size; the suite leaves out what needs the real one. */
-static inline void run_with_pages(const char *setting) {
-    static struct child child;
-    child = (struct child){.program = own_path(), .environment = {setting}};
-    child_run(&child);
-    assert_child_succeeded(&child);
-}
-
-static inline bool has_real_pages(void) {
-    return hak_os_page_bytes() == (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* ---- blocks ---- */
