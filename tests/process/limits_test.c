@@ -1,0 +1,270 @@
+/*
+ * limits_test.c - no memory left: an address space limit, a full map table, strict overcommit.
+ *
+ * suite: limit 120 s
+ * Each child fills memory until malloc says NULL and ENOMEM, goes on, frees everything, and must then be able
+ * to fill it again with blocks of other sizes. Changing the system's overcommit mode is done only when
+ * TEST_SYSTEM=1 is set, and undone.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support/child.h"
+#include "support/pattern.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* A list through the blocks themselves: it needs no memory of its own. */
+struct link {
+    struct link *next;
+    size_t bytes;
+};
+
+static bool list_push(struct link **list, size_t bytes) {
+    errno = 0;
+    struct link *link = malloc(bytes);
+    if (link == NULL) {
+        CHECK(errno == ENOMEM);
+        return false;
+    }
+    pattern_mark(link + 1, bytes - sizeof *link, bytes);
+    link->next = *list;
+    link->bytes = bytes;
+    *list = link;
+    return true;
+}
+
+static void list_clear(struct link **list) {
+    while (*list != NULL) {
+        struct link *link = *list;
+        *list = link->next;
+        CHECK(pattern_marked(link + 1, link->bytes - sizeof *link, link->bytes));
+        free(link);
+    }
+}
+
+/* Fills memory with blocks of one size, at most `limit` bytes; returns how many bytes were to be had. */
+static size_t fill(struct link **list, size_t bytes, size_t limit) {
+    size_t total_bytes = 0;
+    while (total_bytes < limit && list_push(list, bytes)) {
+        total_bytes += bytes;
+    }
+    return total_bytes;
+}
+
+static const size_t sizes[] = {100, 4000, 30000, 500, 100000, 1500000, 64, 12000, 300000, 5000000, 1000};
+
+/* With memory full: every kind of request fails cleanly or works, nothing is damaged. */
+static void go_on_while_full(struct link *list) {
+    static const size_t requests[] = {1, 100, 5000, 50000, 500000, 50000000};
+    for (size_t i = 0; i < COUNT_OF(requests); i++) {
+        void *block = calloc(1, requests[i]);
+        CHECK(block == NULL || bytes_are(block, requests[i], 0));
+        free(block);
+        errno = 0;
+        block = memalign(8192, requests[i]);
+        CHECK(block != NULL || errno == ENOMEM);
+        free(block);
+    }
+    if (list != NULL) {
+        errno = 0;
+        void *moved = realloc(list->next != NULL ? list->next : NULL, (size_t)1 << 40);
+        CHECK(moved == NULL && errno == ENOMEM);
+    }
+    check_heap();
+}
+
+/* Fill, go on, free, and fill again in the next size: at least three quarters must come back each time. */
+static int exhaust_again_and_again(size_t limit) {
+    size_t least = SIZE_MAX, most = 0;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct link *list = NULL;
+        size_t total_bytes = fill(&list, sizes[i], limit);
+        go_on_while_full(list);
+        list_clear(&list);
+        check_heap();
+        least = total_bytes < least ? total_bytes : least;
+        most = total_bytes > most ? total_bytes : most;
+        printf("%zu-byte blocks: %zu KiB\n", sizes[i], total_bytes / KIB);
+    }
+    fflush(stdout);
+    return least >= most / 4 * 3 ? 0 : 1;
+}
+
+static int exhaust_everything(void) {
+    return exhaust_again_and_again(SIZE_MAX);
+}
+
+/* Fills the table of mappings: pages of alternating rights cannot be merged into one mapping. */
+static int exhaust_the_map_table(void) {
+    enum { PAGES = 1 << 20 };
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *range =
+        mmap(NULL, PAGES * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(range != MAP_FAILED);
+    free(malloc(100));
+    size_t page = 1;
+    while (page < PAGES && mprotect(range + page * page_bytes, page_bytes, PROT_READ) == 0) {
+        page += 2;
+    }
+    if (page >= PAGES) {
+        printf("vm.max_map_count is beyond what this test fills\n");
+        return CHILD_SKIP;
+    }
+    struct link *lists[COUNT_OF(sizes)] = {NULL};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        (void)fill(&lists[i], sizes[i], 20 * MIB);
+        go_on_while_full(lists[i]);
+    }
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        list_clear(&lists[i]);
+    }
+    (void)malloc_trim(0);
+    check_heap();
+    munmap(range, PAGES * page_bytes);
+    return exhaust_again_and_again(64 * MIB);
+}
+
+/* Threads cannot be promised under such limits; where they start, they and main share what there is. */
+static void *fill_on_thread(void *limit) {
+    struct link *list = NULL;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        (void)fill(&list, sizes[i], (size_t)limit / 16);
+    }
+    list_clear(&list);
+    return NULL;
+}
+
+static int exhaust_on_threads(void) {
+    pthread_t threads[4];
+    size_t started = 0;
+    while (started < COUNT_OF(threads) &&
+           pthread_create(&threads[started], NULL, fill_on_thread, (void *)(512 * MIB)) == 0) {
+        started++;
+    }
+    (void)fill_on_thread((void *)(512 * MIB));
+    for (size_t i = 0; i < started; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    check_heap();
+    return exhaust_again_and_again(SIZE_MAX);
+}
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} modes[] = {
+    {"exhaust", exhaust_everything},
+    {"map-table", exhaust_the_map_table},
+    {"threads", exhaust_on_threads},
+};
+
+/* ---- tests ---- */
+
+static struct child child;
+
+static int limit_address_space(void *bytes) {
+    struct rlimit limit = {(rlim_t)(uintptr_t)bytes, (rlim_t)(uintptr_t)bytes};
+    return setrlimit(RLIMIT_AS, &limit);
+}
+
+/* The limit holds from before the program starts: start-up must fit too. */
+static void run_limited(const char *mode, size_t address_space_bytes) {
+    child = (struct child){.program = own_path(),
+                           .arguments = {mode},
+                           .prepare = address_space_bytes != 0 ? limit_address_space : NULL,
+                           .context = (void *)address_space_bytes};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err, "");
+}
+
+static void runs_under_ulimit_v_of_64_mib(void **state) {
+    (void)state;
+    run_limited("exhaust", 64 * MIB);
+}
+
+static void runs_under_ulimit_v_of_100_mib(void **state) {
+    (void)state;
+    run_limited("exhaust", 100 * MIB);
+}
+
+static void runs_under_ulimit_v_of_200_mib(void **state) {
+    (void)state;
+    run_limited("exhaust", 200 * MIB);
+}
+
+static void runs_under_ulimit_v_of_400_mib(void **state) {
+    (void)state;
+    run_limited("exhaust", 400 * MIB);
+}
+
+static void threads_run_under_ulimit_v(void **state) {
+    (void)state;
+    run_limited("threads", 200 * MIB);
+}
+
+static void a_full_map_table_is_survived(void **state) {
+    (void)state;
+    run_limited("map-table", 0);
+}
+
+#define OVERCOMMIT "/proc/sys/vm/overcommit_memory"
+
+static bool write_overcommit(char mode) {
+    int fd = open(OVERCOMMIT, O_WRONLY);
+    bool is_written = fd >= 0 && write(fd, &mode, 1) == 1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_written;
+}
+
+static void runs_under_strict_overcommit(void **state) {
+    (void)state;
+    const char *allowed = getenv("TEST_SYSTEM");
+    if (allowed == NULL || strcmp(allowed, "1") != 0) {
+        SKIP_BECAUSE("changes the system's setting: only with TEST_SYSTEM=1, as root");
+    }
+    char old_mode = '0';
+    int fd = open(OVERCOMMIT, O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, &old_mode, 1), 1);
+    close(fd);
+    if (!write_overcommit('2')) {
+        SKIP_BECAUSE("may not set " OVERCOMMIT);
+    }
+    child = (struct child){.program = own_path(),
+                           .arguments = {"exhaust"},
+                           .prepare = limit_address_space,
+                           .context = (void *)(400 * MIB)};
+    child_run(&child);
+    assert_true(write_overcommit(old_mode));
+    assert_child_succeeded(&child);
+}
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc > 1 && i < COUNT_OF(modes); i++) {
+        if (strcmp(argv[1], modes[i].name) == 0) {
+            return modes[i].run();
+        }
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_under_ulimit_v_of_64_mib),  cmocka_unit_test(runs_under_ulimit_v_of_100_mib),
+        cmocka_unit_test(runs_under_ulimit_v_of_200_mib), cmocka_unit_test(runs_under_ulimit_v_of_400_mib),
+        cmocka_unit_test(threads_run_under_ulimit_v),     cmocka_unit_test(a_full_map_table_is_survived),
+        cmocka_unit_test(runs_under_strict_overcommit),
+    };
+    return cmocka_run_group_tests_name("limits", tests, NULL, heap_is_sound);
+}
