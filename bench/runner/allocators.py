@@ -3,6 +3,7 @@
 import glob
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
@@ -98,16 +99,24 @@ def hakmem_version(top: str) -> str:
     return commit + (" with local changes" if changed else "")
 
 
+def file_date(path: str) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(os.stat(path).st_mtime))
+
+
 def find_all(top: str) -> Tuple[List[Allocator], List[str]]:
     """All allocators on this machine, hakmem first, and one line for each that is missing."""
     found: List[Allocator] = []
     missing: List[str] = []
     for name, file, target in (("hakmem", "libhakmem.so", "make"), ("hakmem-debug", "libhakmem-debug.so", "make debug")):
         path = os.path.join(top, file)
-        if os.path.exists(path):
-            found.append(Allocator(name, check_library(name, path), hakmem_version(top)))
-        else:
+        if not os.path.exists(path):
             missing.append(f"{name}: {file} is not built; '{target}' builds it")
+            continue
+        try:
+            full = check_library(name, path)
+            found.append(Allocator(name, full, f"{hakmem_version(top)}, file of {file_date(full)}"))
+        except AllocatorError as error:  # half built, say
+            missing.append(str(error))
     found.append(Allocator("glibc", None, libc_version()))
     for name, patterns, package in PEERS:
         path = _find_library(patterns)
@@ -125,7 +134,7 @@ def named(text: str) -> Allocator:
     if not equals or not name or not path:
         raise AllocatorError(f"--alloc takes NAME=PATH.so, not '{text}'")
     full = check_library(name, path)
-    return Allocator(name, full, os.path.basename(full))
+    return Allocator(name, full, f"file of {file_date(full)}")
 
 
 def choose(found: List[Allocator], added: List[Allocator], only: Optional[List[str]],

@@ -104,14 +104,16 @@ class Runner:
                       result["points"])
 
     def find_iterations(self, row: Row, allocator: Optional[Allocator]) -> int:
-        """Iterations with which a run lasts about the target, found by growing."""
+        """Iterations with which a run lasts about the target: grown run by run, or cut down at once."""
         iterations = row.iterations
         for _ in range(12):
             took = self.run_once(row, allocator, iterations).wall_s
-            if took >= self.settings.target_s * 0.75:
-                break
             growth = self.settings.target_s / max(took, 1e-6)
-            iterations = int(iterations * min(GROWTH_AT_MOST, max(1.1, growth)))
+            if growth < 0.5:
+                return max(1, int(iterations * growth))
+            if growth < 1.33:
+                break
+            iterations = int(iterations * min(GROWTH_AT_MOST, growth)) + 1
         return iterations
 
     def warm_up(self, row: Row, allocators: List[Allocator], result: RowSamples) -> None:

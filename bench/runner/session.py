@@ -1,11 +1,15 @@
 """One whole comparison: rows measured one after the other, stopped cleanly by Ctrl-C, turned into results."""
 
+import contextlib
 import dataclasses
+import json
 import os
 import shlex
+import shutil
 import sys
+import tempfile
 import time
-from typing import Callable, List, Optional
+from typing import Callable, List
 
 from . import analysis, machine, markdown, report, results as files, table, units
 from .allocators import Allocator
@@ -38,6 +42,21 @@ class Plan:
 def say(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def frozen(plan: Plan):
+    """The plan with copies of all libraries that are not the system's: a build that goes on beside a long run
+    must not change what is measured halfway."""
+    with tempfile.TemporaryDirectory(prefix="bench-libraries-") as folder:
+        copies = []
+        for number, allocator in enumerate(plan.allocators):
+            path = allocator.path
+            if path and not path.startswith("/usr/"):
+                os.makedirs(os.path.join(folder, str(number)))
+                path = shutil.copy2(path, os.path.join(folder, str(number)))
+            copies.append(dataclasses.replace(allocator, path=path))
+        yield dataclasses.replace(plan, allocators=copies)
 
 
 def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
@@ -80,7 +99,6 @@ def build_results(plan: Plan, measured: List[RowSamples], is_partial: bool, head
 
 
 def write_results(results: dict, folder: str) -> None:
-    import json
     written = files.write_all(folder, {
         "results.json": lambda: json.dumps(results, indent=1) + "\n",
         "results.csv": lambda: files.as_csv(results),
@@ -99,7 +117,8 @@ def measure_results(plan: Plan, make_runner: Callable[..., Runner] = Runner) -> 
         print(f"missing: {line}")
     sys.stdout.flush()
     began = time.monotonic()
-    measured, is_partial = measure_all(plan, make_runner)
+    with frozen(plan) as frozen_plan:
+        measured, is_partial = measure_all(frozen_plan, make_runner)
     took_s = time.monotonic() - began
     load = os.getloadavg()
     header["load after"] = " ".join(f"{v:.2f}" for v in load) + " (1, 5, 15 minutes)"

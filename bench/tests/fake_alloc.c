@@ -61,7 +61,8 @@ void *malloc(size_t bytes) {
     if (FAKE_TWICE && call % (FAKE_TWICE + 1) == 0) {
         return atomic_load(&before);
     }
-    void *block = __libc_malloc(bytes);
+    // With room for any later request that is given this block as well: only its sharing is wrong.
+    void *block = __libc_malloc(FAKE_TWICE ? bytes + 8192 : bytes);
     atomic_store(&before, block);
     return block;
 }
