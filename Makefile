@@ -79,7 +79,8 @@ endif
 CC_release := $(CC)
 FLAGS_release := $(RELEASE_FLAGS) $(RELEASE_LTO)
 CC_archive := $(CC)
-FLAGS_archive := $(RELEASE_FLAGS) $(ARCHIVE_LTO)
+# gcc 12's merge of LTO objects fails on operators new compiled with -fno-semantic-interposition.
+FLAGS_archive := $(filter-out -fno-semantic-interposition,$(RELEASE_FLAGS)) $(ARCHIVE_LTO)
 CC_debug := $(CC)
 FLAGS_debug := $(DEBUG_FLAGS)
 CC_tsan := $(CC)

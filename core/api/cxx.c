@@ -11,17 +11,19 @@
 #include "api/gates.h"
 #include "base/bits.h"
 #include "base/config.h"
+#include "heap/front.h"
 
 /* ThreadSanitizer brings operators of its own. */
 #if !HAK_TSAN
 
-/* size_t is `m` in mangled names on every architecture that hakmem runs on. */
-#define OPERATOR_NEW(name, mangled, ...)                                                                     \
-    HAK_API void *name(__VA_ARGS__) __asm__(mangled);                                                        \
-    void *name(__VA_ARGS__)
-#define OPERATOR_DELETE(name, mangled, ...)                                                                  \
-    HAK_API void name(__VA_ARGS__) __asm__(mangled);                                                         \
-    void name(__VA_ARGS__)
+/* Mangled names are plain identifiers of C. size_t is `m` in them on every architecture that hakmem runs on.
+ */
+#define OPERATOR_NEW(mangled, ...)                                                                           \
+    HAK_API void *mangled(__VA_ARGS__);                                                                      \
+    void *mangled(__VA_ARGS__)
+#define OPERATOR_DELETE(mangled, ...)                                                                        \
+    HAK_API void mangled(__VA_ARGS__);                                                                       \
+    void mangled(__VA_ARGS__)
 
 /* ---- new ------------------------------------------------------------------------------------------------
  */
@@ -61,12 +63,12 @@ static HAK_COLD void *new_nothrow_slow(size_t alignment, size_t bytes) {
 }
 
 HAK_INLINE void *new_plain(size_t bytes) {
-    void *block = hak_malloc(bytes);
+    void *block = hak_alloc_gate(bytes);
     return HAK_LIKELY(block != NULL) ? block : new_slow(0, bytes);
 }
 
 HAK_INLINE void *new_nothrow(size_t bytes) {
-    void *block = hak_malloc(bytes);
+    void *block = hak_alloc_gate(bytes);
     return HAK_LIKELY(block != NULL) ? block : new_nothrow_slow(0, bytes);
 }
 
@@ -87,47 +89,45 @@ static void *new_aligned_nothrow(size_t bytes, size_t alignment) {
 }
 
 /* operator new(size_t) */
-OPERATOR_NEW(cxx_new, "_Znwm", size_t bytes) {
+OPERATOR_NEW(_Znwm, size_t bytes) {
     return new_plain(bytes);
 }
 
 /* operator new[](size_t) */
-OPERATOR_NEW(cxx_new_array, "_Znam", size_t bytes) {
+OPERATOR_NEW(_Znam, size_t bytes) {
     return new_plain(bytes);
 }
 
 /* operator new(size_t, nothrow_t const &) */
-OPERATOR_NEW(cxx_new_nothrow, "_ZnwmRKSt9nothrow_t", size_t bytes, const void *tag) {
+OPERATOR_NEW(_ZnwmRKSt9nothrow_t, size_t bytes, const void *tag) {
     (void)tag;
     return new_nothrow(bytes);
 }
 
 /* operator new[](size_t, nothrow_t const &) */
-OPERATOR_NEW(cxx_new_array_nothrow, "_ZnamRKSt9nothrow_t", size_t bytes, const void *tag) {
+OPERATOR_NEW(_ZnamRKSt9nothrow_t, size_t bytes, const void *tag) {
     (void)tag;
     return new_nothrow(bytes);
 }
 
 /* operator new(size_t, align_val_t) */
-OPERATOR_NEW(cxx_new_aligned, "_ZnwmSt11align_val_t", size_t bytes, size_t alignment) {
+OPERATOR_NEW(_ZnwmSt11align_val_t, size_t bytes, size_t alignment) {
     return new_aligned(bytes, alignment);
 }
 
 /* operator new[](size_t, align_val_t) */
-OPERATOR_NEW(cxx_new_array_aligned, "_ZnamSt11align_val_t", size_t bytes, size_t alignment) {
+OPERATOR_NEW(_ZnamSt11align_val_t, size_t bytes, size_t alignment) {
     return new_aligned(bytes, alignment);
 }
 
 /* operator new(size_t, align_val_t, nothrow_t const &) */
-OPERATOR_NEW(cxx_new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", size_t bytes, size_t alignment,
-             const void *tag) {
+OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment, const void *tag) {
     (void)tag;
     return new_aligned_nothrow(bytes, alignment);
 }
 
 /* operator new[](size_t, align_val_t, nothrow_t const &) */
-OPERATOR_NEW(cxx_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", size_t bytes,
-             size_t alignment, const void *tag) {
+OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment, const void *tag) {
     (void)tag;
     return new_aligned_nothrow(bytes, alignment);
 }
@@ -139,78 +139,76 @@ OPERATOR_NEW(cxx_new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t"
 #define DELETE_ARRAY_NAME "operator delete[]"
 
 /* operator delete(void *) */
-OPERATOR_DELETE(cxx_delete, "_ZdlPv", void *block) {
-    hak_free_as(DELETE_NAME, block);
+OPERATOR_DELETE(_ZdlPv, void *block) {
+    hak_free_gate(block, DELETE_NAME);
 }
 
 /* operator delete[](void *) */
-OPERATOR_DELETE(cxx_delete_array, "_ZdaPv", void *block) {
-    hak_free_as(DELETE_ARRAY_NAME, block);
+OPERATOR_DELETE(_ZdaPv, void *block) {
+    hak_free_gate(block, DELETE_ARRAY_NAME);
 }
 
 /* operator delete(void *, size_t) */
-OPERATOR_DELETE(cxx_delete_sized, "_ZdlPvm", void *block, size_t bytes) {
+OPERATOR_DELETE(_ZdlPvm, void *block, size_t bytes) {
     (void)bytes;
-    hak_free_as(DELETE_NAME, block);
+    hak_free_gate(block, DELETE_NAME);
 }
 
 /* operator delete[](void *, size_t) */
-OPERATOR_DELETE(cxx_delete_array_sized, "_ZdaPvm", void *block, size_t bytes) {
+OPERATOR_DELETE(_ZdaPvm, void *block, size_t bytes) {
     (void)bytes;
-    hak_free_as(DELETE_ARRAY_NAME, block);
+    hak_free_gate(block, DELETE_ARRAY_NAME);
 }
 
+/* The rest are rare: one call more, and the gate's code once. */
+
 /* operator delete(void *, nothrow_t const &) */
-OPERATOR_DELETE(cxx_delete_nothrow, "_ZdlPvRKSt9nothrow_t", void *block, const void *tag) {
+OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, void *block, const void *tag) {
     (void)tag;
     hak_free_as(DELETE_NAME, block);
 }
 
 /* operator delete[](void *, nothrow_t const &) */
-OPERATOR_DELETE(cxx_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *block, const void *tag) {
+OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, void *block, const void *tag) {
     (void)tag;
     hak_free_as(DELETE_ARRAY_NAME, block);
 }
 
 /* operator delete(void *, align_val_t) */
-OPERATOR_DELETE(cxx_delete_aligned, "_ZdlPvSt11align_val_t", void *block, size_t alignment) {
+OPERATOR_DELETE(_ZdlPvSt11align_val_t, void *block, size_t alignment) {
     (void)alignment;
     hak_free_as(DELETE_NAME, block);
 }
 
 /* operator delete[](void *, align_val_t) */
-OPERATOR_DELETE(cxx_delete_array_aligned, "_ZdaPvSt11align_val_t", void *block, size_t alignment) {
+OPERATOR_DELETE(_ZdaPvSt11align_val_t, void *block, size_t alignment) {
     (void)alignment;
     hak_free_as(DELETE_ARRAY_NAME, block);
 }
 
 /* operator delete(void *, size_t, align_val_t) */
-OPERATOR_DELETE(cxx_delete_sized_aligned, "_ZdlPvmSt11align_val_t", void *block, size_t bytes,
-                size_t alignment) {
+OPERATOR_DELETE(_ZdlPvmSt11align_val_t, void *block, size_t bytes, size_t alignment) {
     (void)bytes;
     (void)alignment;
     hak_free_as(DELETE_NAME, block);
 }
 
 /* operator delete[](void *, size_t, align_val_t) */
-OPERATOR_DELETE(cxx_delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *block, size_t bytes,
-                size_t alignment) {
+OPERATOR_DELETE(_ZdaPvmSt11align_val_t, void *block, size_t bytes, size_t alignment) {
     (void)bytes;
     (void)alignment;
     hak_free_as(DELETE_ARRAY_NAME, block);
 }
 
 /* operator delete(void *, align_val_t, nothrow_t const &) */
-OPERATOR_DELETE(cxx_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *block,
-                size_t alignment, const void *tag) {
+OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment, const void *tag) {
     (void)alignment;
     (void)tag;
     hak_free_as(DELETE_NAME, block);
 }
 
 /* operator delete[](void *, align_val_t, nothrow_t const &) */
-OPERATOR_DELETE(cxx_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *block,
-                size_t alignment, const void *tag) {
+OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment, const void *tag) {
     (void)alignment;
     (void)tag;
     hak_free_as(DELETE_ARRAY_NAME, block);
