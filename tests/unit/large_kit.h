@@ -204,13 +204,22 @@ static inline void check_sound(void) {
     }
 }
 
-/* No free memory is left, nothing is remembered of earlier tests. For cmocka's setup and teardown. */
+static size_t live_at_start; /* blocks that are not the test's: the test library's, the C library's */
+
+/* No free memory is left, nothing is remembered of earlier tests. For cmocka's setup. */
 static inline int start_clean(void **state) {
     (void)state;
     clock_ahead_ms += 3600u * 1000u;
     (void)hak_large_trim(0);
     check_sound();
+    live_at_start = counts_now().live_blocks;
     return 0;
+}
+
+/* The test has freed all that it allocated. */
+static inline void check_all_freed(void) {
+    check_sound();
+    CHECK(counts_now().live_blocks == live_at_start);
 }
 
 /* ---- fatal lines ---- */

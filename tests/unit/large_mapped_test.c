@@ -31,8 +31,7 @@ static void random_mappings_keep_their_contents(void **state) {
         clock_ahead_ms += round % 500 == 0 ? 5000 : 0;
     }
     slots_clear(slots, SLOTS);
-    check_sound();
-    assert_int_equal(counts_now().live_blocks, 0);
+    check_all_freed();
 }
 
 static void the_same_with_pages_of_16_kib(void **state) {
@@ -84,8 +83,7 @@ static void threads_side_by_side(void **state) {
     for (unsigned i = 0; i < COUNT_OF(loads); i++) {
         assert_int_equal(pthread_join(loads[i].thread, NULL), 0);
     }
-    check_sound();
-    assert_int_equal(counts_now().live_blocks, 0);
+    check_all_freed();
 }
 
 /* ---- sizes and alignments ---- */
@@ -699,8 +697,7 @@ static void every_system_call_may_fail(void **state) {
         course_of_mappings();
         (void)hak_large_trim(0);
         calls = disarm_faults() + 1;
-        check_sound();
-        assert_int_equal(counts_now().live_blocks, 0);
+        check_all_freed();
     }
     assert_in_range(calls, 20, 10000);
 }
@@ -714,8 +711,7 @@ static void all_system_calls_from_one_on_may_fail(void **state) {
         course_of_mappings();
         (void)hak_large_trim(0);
         made = disarm_faults();
-        check_sound();
-        assert_int_equal(counts_now().live_blocks, 0);
+        check_all_freed();
     }
     (void)hak_large_trim(0);
     assert_int_equal(counts_now().kept_blocks, 0); /* what would not go has gone now */
