@@ -4,7 +4,7 @@
 #ifndef HAK_API_GATES_H
 #define HAK_API_GATES_H
 
-#include <stddef.h>
+#include "hakmem.h"
 
 /* free() under another name. */
 void hak_free_as(const char *function, void *block);

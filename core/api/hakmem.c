@@ -60,6 +60,7 @@ HAK_API int hak_stats_get(struct hak_stats *stats) {
         return EINVAL;
     }
     hak_stats_collect(stats);
+    stats->resident_bytes = hak_stats_resident_bytes();
     return 0;
 }
 

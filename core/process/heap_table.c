@@ -84,7 +84,7 @@ static void totals(struct text *line, int fd, const struct hak_stats *stats) {
     bytes_row(line, fd, "mapped", stats->mapped_bytes);
     bytes_row(line, fd, "  at most so far",
               hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes_peak)); /* relaxed: a statistic */
-    bytes_row(line, fd, "resident", stats->resident_bytes);
+    bytes_row(line, fd, "resident", hak_stats_resident_bytes());
     count_row(line, fd, "SuperSlabs", stats->superslabs);
     count_row(line, fd, "  of those empty", stats->superslabs_empty);
     count_row(line, fd, "thread heaps", stats->heaps);

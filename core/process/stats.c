@@ -84,8 +84,13 @@ void hak_stats_collect(struct hak_stats *stats) {
     stats->heaps = attached_heaps();
     stats->metadata_bytes = hak_meta_mapped_bytes() + hak_registry_mapped_bytes();
     stats->mapped_bytes = hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes); /* relaxed: a statistic */
-    hak_superslab_visit_mapped(add_resident, &stats->resident_bytes);
-    hak_large_visit_mapped(add_resident, &stats->resident_bytes);
-    hak_meta_visit_mapped(add_resident, &stats->resident_bytes);
-    hak_registry_visit_mapped(add_resident, &stats->resident_bytes);
+}
+
+size_t hak_stats_resident_bytes(void) {
+    size_t resident_bytes = 0;
+    hak_superslab_visit_mapped(add_resident, &resident_bytes);
+    hak_large_visit_mapped(add_resident, &resident_bytes);
+    hak_meta_visit_mapped(add_resident, &resident_bytes);
+    hak_registry_visit_mapped(add_resident, &resident_bytes);
+    return resident_bytes;
 }

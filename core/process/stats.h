@@ -6,7 +6,10 @@
 
 #include "hakmem.h"
 
-/* Fills everything but version and struct_bytes. Any thread; no lock held. */
+/* Fills everything but resident_bytes. Any thread; no lock held; no system call. */
 void hak_stats_collect(struct hak_stats *stats);
+
+/* What of hakmem's mappings is in memory now. Asks the kernel (mincore), which a seccomp filter may forbid. */
+size_t hak_stats_resident_bytes(void);
 
 #endif
