@@ -21,13 +21,6 @@
 /* Called with a range of address space; a result other than 0 ends the visit. */
 typedef int (*hak_range_visitor)(void *address, size_t bytes, void *context);
 
-/* For functions whose bodies are equal: gcc 12 crashes in the LTO merge of the archive when it folds them. */
-#if __has_attribute(no_icf)
-#define HAK_NOT_FOLDED __attribute__((no_icf))
-#else
-#define HAK_NOT_FOLDED
-#endif
-
 #define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
