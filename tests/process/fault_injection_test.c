@@ -101,8 +101,8 @@ static void grow_and_shrink_one(void) {
         return;
     }
     pattern_mark(block, bytes, 5);
-    for (unsigned i = 0; i < 10; i++) {
-        size_t wanted = i < 6 ? bytes * 2 : bytes / 4;
+    for (unsigned i = 0; i < 9; i++) {
+        size_t wanted = i < 5 ? bytes * 2 : bytes / 4;
         errno = 0;
         char *moved = realloc(block, wanted);
         if (moved == NULL) {
@@ -145,13 +145,13 @@ static void *on_another_thread(void *unused) {
 
 static void run_load(void) {
     static const struct load tiny = {1, 1024, 32, 0, 16}, mid = {1024, 32 * KIB, 48, 0, 8},
-                             large = {33 * KIB, MIB, 48, 0, 16}, huge = {MIB, 12 * MIB, 64, 0, 32};
+                             large = {33 * KIB, MIB, 48, 0, 16}, huge = {MIB, 6 * MIB, 32, 0, 32};
     struct rng rng = rng_seeded(5);
     pthread_t thread;
     steps(&tiny, 4000, &rng);
     steps(&mid, 600, &rng);
-    steps(&large, 200, &rng);
-    steps(&huge, 30, &rng);
+    steps(&large, 120, &rng);
+    steps(&huge, 16, &rng);
     grow_and_shrink_one();
     (void)malloc_trim(0);
     if (pthread_create(&thread, NULL, on_another_thread, NULL) == 0) {
@@ -194,7 +194,7 @@ static unsigned run_plan(enum call call, int error, unsigned from, bool is_lasti
     plan.error = error;
     plan.from = from;
     plan.is_lasting = is_lasting;
-    child = (struct child){.function = live_through_the_plan, .timeout_s = 30};
+    child = (struct child){.function = live_through_the_plan, .timeout_s = 15};
     child_run(&child);
     if (!child_succeeded(&child)) {
         print_error("%s fails with %s, %s call %u\n", call_names[call], strerror(error),
@@ -205,7 +205,7 @@ static unsigned run_plan(enum call call, int error, unsigned from, bool is_lasti
     return (unsigned)strtoul(child.out, NULL, 10);
 }
 
-/* Every n until the load ends before the n-th call; from 12 on in growing strides unless TEST_SCALE is more.
+/* Every n until the load ends before the n-th call; from 10 on in growing strides unless TEST_SCALE is more.
  */
 static void fail_each(enum call call, int error) {
     unsigned runs = 0;
@@ -213,7 +213,7 @@ static void fail_each(enum call call, int error) {
         unsigned from = 1;
         while (run_plan(call, error, from, is_lasting) != 0) {
             runs++;
-            from += test_scale() > 1 || from < 12 ? 1 : from / 4;
+            from += test_scale() > 1 || from < 10 ? 1 : from / 3;
         }
     }
     print_message("%s, %s: %u runs\n", call_names[call], strerror(error), runs);
