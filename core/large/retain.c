@@ -4,10 +4,15 @@
 #include "large/retain.h"
 #include "base/assert.h"
 #include "conf/options.h"
+#include <limits.h>
 
 #define MIB ((size_t)1024 * 1024)
 /* Without an operation for this many steps of ageing, everything that was raised has been idle. */
 #define IDLE_STEPS_MAX 4u
+
+/* Values of the policy that leave the floor to floor_bytes alone. */
+#define LIVE_SHIFT_NONE 63u
+#define PROOFS_NEVER    UINT_MAX
 
 struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
 
@@ -135,4 +140,13 @@ size_t hak_retain_excess(void) {
         limit_bytes = hak_retain.raised_bytes;
     }
     return hak_retain.dirty_bytes > limit_bytes ? hak_retain.dirty_bytes - limit_bytes : 0;
+}
+
+void hak_retain_set_floor(size_t bytes) {
+    hak_lock_acquire(&hak_large_lock);
+    hak_large_policy.floor_bytes = bytes;
+    hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
+    hak_large_policy.proof_count = PROOFS_NEVER;
+    hak_retain.raised_bytes = 0;
+    hak_lock_release(&hak_large_lock);
 }

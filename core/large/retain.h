@@ -68,6 +68,9 @@ void hak_retain_returned(size_t bytes, uint64_t now_ms);
 /* `bytes` were handed out that the system has yet to fill with pages. Lock held. */
 void hak_retain_fetched(size_t bytes, uint64_t now_ms);
 
+/* From now on `bytes` may stay, whatever is live and whatever cycles prove. Takes the lock. */
+void hak_retain_set_floor(size_t bytes);
+
 /* How many dirty bytes are to be given back; 0 when the floor is kept. Lock held. */
 size_t hak_retain_excess(void);
 

@@ -106,3 +106,9 @@ size_t hak_purge_down_to(size_t keep_bytes) {
     }
     return given_bytes;
 }
+
+void hak_purge_set_floor(size_t bytes) {
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_retention_set(&hak_superslab_pool.retention, bytes);
+    hak_lock_release(&hak_superslab_lock);
+}

@@ -16,6 +16,9 @@ void hak_purge_step(void);
 /* The same without those limits, down to `keep_bytes` of dirty free units. Returns the bytes given back. */
 size_t hak_purge_down_to(size_t keep_bytes);
 
+/* The floor is `bytes` of dirty free units from now on, in place of the one that adapts itself. */
+void hak_purge_set_floor(size_t bytes);
+
 #define HAK_PURGE_STEP_BYTES ((size_t)2 * 1024 * 1024)
 #define HAK_PURGE_STEP_CALLS 16u
 

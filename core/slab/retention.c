@@ -56,7 +56,15 @@ void hak_retention_note_rewanted(struct retention *r, size_t bytes, uint64_t now
     r->rewanted_bytes += bytes;
 }
 
+void hak_retention_set(struct retention *r, size_t bytes) {
+    r->is_set = true;
+    r->set_bytes = bytes;
+}
+
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms) {
+    if (r->is_set) {
+        return r->set_bytes;
+    }
     advance(r, now_ms);
     return BASE_FLOOR_BYTES + (live_bytes >> LIVE_SHARE_SHIFT) + r->raised_bytes;
 }

@@ -18,10 +18,15 @@ struct retention {
     size_t rewanted_bytes; /* in this window: purged memory that was handed out again */
     size_t raised_bytes;   /* what the floor has risen by */
     unsigned strikes;      /* windows of ping-pong in a row, at most STRIKES_TO_RAISE */
+    bool is_set;           /* the program has said how much may stay */
+    size_t set_bytes;      /* and this is it */
 };
 
 void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_ms);
 void hak_retention_note_rewanted(struct retention *r, size_t bytes, uint64_t now_ms);
+
+/* From now on `bytes` may stay, whatever is in use and however soon it is wanted again. */
+void hak_retention_set(struct retention *r, size_t bytes);
 
 /* How many bytes of dirty free memory may stay when `live_bytes` are in use. */
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms);
