@@ -66,9 +66,10 @@ void *hak_request_aligned(size_t align, size_t bytes) {
 /* ---- realloc ----------------------------------------------------------------------------------------------
  */
 
-/* Stays where it is: it fits, and at least half of the block is still used. */
-static bool fits_in_place(size_t usable_bytes, size_t bytes) {
-    return bytes <= usable_bytes && bytes >= usable_bytes / 2;
+/* Stays where it is: it fits, and at least half of the block is still used or no smaller one would do. */
+static bool fits_in_place(unsigned class_idx, size_t bytes) {
+    size_t usable_bytes = hak_class_block_bytes[class_idx];
+    return bytes <= usable_bytes && (bytes >= usable_bytes / 2 || hak_class_of(bytes) == class_idx);
 }
 
 static void *move_block(const char *function, void *block, size_t old_bytes, size_t bytes) {
@@ -115,8 +116,10 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
     if (is_large) {
         return realloc_large(function, block, word, bytes);
     }
-    size_t usable_bytes = hak_class_block_bytes[hak_word_row(word)->class_idx];
-    return fits_in_place(usable_bytes, bytes) ? block : move_block(function, block, usable_bytes, bytes);
+    unsigned class_idx = hak_word_row(word)->class_idx;
+    return fits_in_place(class_idx, bytes)
+               ? block
+               : move_block(function, block, hak_class_block_bytes[class_idx], bytes);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------
