@@ -72,15 +72,13 @@ ifeq ($(LTO),1)
 RELEASE_LTO := $(if $(IS_CLANG),-flto,-flto=auto)
 # clang has no fat objects, and bitcode alone would bind the archive's users to clang.
 ARCHIVE_LTO := $(if $(IS_CLANG),,-flto=auto -ffat-lto-objects)
-MERGE_LTO   := $(if $(IS_CLANG),,$(ARCHIVE_LTO) -flinker-output=rel)
 endif
 
 # One row per flavour: its compiler and its flags. `release` makes libhakmem.so, `archive` libhakmem.a.
 CC_release := $(CC)
 FLAGS_release := $(RELEASE_FLAGS) $(RELEASE_LTO)
 CC_archive := $(CC)
-# gcc 12's merge of LTO objects fails on operators new compiled with -fno-semantic-interposition.
-FLAGS_archive := $(filter-out -fno-semantic-interposition,$(RELEASE_FLAGS)) $(ARCHIVE_LTO)
+FLAGS_archive := $(RELEASE_FLAGS) $(ARCHIVE_LTO)
 CC_debug := $(CC)
 FLAGS_debug := $(DEBUG_FLAGS)
 CC_tsan := $(CC)
@@ -90,7 +88,8 @@ FLAGS_ubsan := $(DEBUG_FLAGS) -fsanitize=undefined -fno-sanitize-recover=all
 CC_aarch64 := aarch64-linux-gnu-gcc
 FLAGS_aarch64 := $(filter-out -march=native,$(RELEASE_FLAGS)) -flto=auto
 CC_musl := musl-gcc
-FLAGS_musl := $(RELEASE_FLAGS) -flto=auto -isystem build/musl/kernel
+# musl declares fewer of the names that glibc programs use.
+FLAGS_musl := $(RELEASE_FLAGS) -Wno-missing-prototypes -flto=auto -isystem build/musl/kernel
 FLAVOURS := release archive debug tsan ubsan aarch64 musl
 
 # ---- building -----------------------------------------------------------------------------------------------
@@ -122,7 +121,7 @@ build/$1/flags: FORCE
 
 # Relinks when a source goes, which no timestamp shows, and when only LDFLAGS change.
 build/$1/link: FORCE
-	$$(call remember,$$(SO_LINK_FLAGS) $$(MERGE_LTO) $$(LDFLAGS) $$(objects_$1))
+	$$(call remember,$$(SO_LINK_FLAGS) $$(LDFLAGS) $$(objects_$1))
 
 -include $$(wildcard build/$1/*/*.d)
 endef
@@ -138,10 +137,11 @@ $(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(LDFLAGS) -o $@
 endef
 
 # One object in the archive: a program gets all of hakmem or nothing, never its malloc with libc's realloc.
-# $(call merge,FLAVOUR,FLAGS)
+# -fno-lto joins the objects as they are, code and LTO sections; gcc 12 fails at merging the latter into one.
+# $(call merge,FLAVOUR)
 define merge
 $(call say,AR,$@)
-$(Q)$(compile_$1) -r -nostdlib $2 $(static_objects_$1) -o $(@:.a=.o)
+$(Q)$(compile_$1) -fno-lto -r -nostdlib $(static_objects_$1) -o $(@:.a=.o)
 $(Q)rm -f $@ && $(AR) rcs $@ $(@:.a=.o)
 endef
 
@@ -160,7 +160,7 @@ build/musl/libhakmem.so: $(objects_musl) build/musl/link build/musl/flags
 	$(call link_so,musl)
 
 build/archive/libhakmem.a: $(static_objects_archive) build/archive/link build/archive/flags
-	$(call merge,archive,$(MERGE_LTO))
+	$(call merge,archive)
 
 libhakmem.a: build/archive/libhakmem.a
 	$(Q)cp $< $@
