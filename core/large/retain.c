@@ -14,6 +14,10 @@
 #define LIVE_SHIFT_NONE 63u
 #define PROOFS_NEVER    UINT_MAX
 
+/* Values of the policy that leave the floor to floor_bytes alone. */
+#define LIVE_SHIFT_NONE 63u
+#define PROOFS_NEVER    UINT_MAX
+
 struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
 
 struct hak_large_policy hak_large_policy = {
@@ -33,7 +37,7 @@ static size_t base_floor_bytes(void) {
     return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
 }
 
-/* Half of the memory that lay idle for a whole step is no longer worth a raised floor. */
+/* Half of what lay idle for a whole step, beyond the floor as it is without proof, is not worth keeping. */
 static void lower_by_idle(size_t idle_bytes) {
     size_t base_bytes = base_floor_bytes();
     if (idle_bytes <= base_bytes) {
@@ -135,10 +139,7 @@ void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
 }
 
 size_t hak_retain_excess(void) {
-    size_t limit_bytes = base_floor_bytes();
-    if (limit_bytes < hak_retain.raised_bytes) {
-        limit_bytes = hak_retain.raised_bytes;
-    }
+    size_t limit_bytes = base_floor_bytes() + hak_retain.raised_bytes;
     return hak_retain.dirty_bytes > limit_bytes ? hak_retain.dirty_bytes - limit_bytes : 0;
 }
 
