@@ -14,10 +14,6 @@
 #define LIVE_SHIFT_NONE 63u
 #define PROOFS_NEVER    UINT_MAX
 
-/* Values of the policy that leave the floor to floor_bytes alone. */
-#define LIVE_SHIFT_NONE 63u
-#define PROOFS_NEVER    UINT_MAX
-
 struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
 
 struct hak_large_policy hak_large_policy = {
