@@ -14,9 +14,8 @@
 
 #define RECORDS_AT_ONCE 16u
 
-/* From here on moved blocks start at multiples of 2 MiB: the kernel then moves page tables, not pages. */
-#define TABLE_BYTES      ((size_t)2 * 1024 * 1024)
-#define TABLE_MOVE_BYTES (2 * TABLE_BYTES)
+/* From twice this on, pages move to the same offset in it: the kernel then moves page tables, not pages. */
+#define TABLE_BYTES ((size_t)2 * 1024 * 1024)
 
 /* Ends of at least this size are kept for reuse when a block shrinks; shorter ones are unmapped at once. */
 #define KEPT_END_BYTES_MIN ((size_t)1024 * 1024)
@@ -64,33 +63,56 @@ static void lock_with_spare(void) {
 
 /* ---- moving pages ---- */
 
+/* Where pages may move to: at `offset` in a multiple of `align`. */
+struct place {
+    size_t align;
+    size_t offset;
+};
+
+static struct place place_for(const void *from, size_t bytes, size_t align) {
+    if (bytes < 2 * TABLE_BYTES || align > HAK_UNIT_BYTES) {
+        return (struct place){.align = align, .offset = 0};
+    }
+    uintptr_t offset = (uintptr_t)from & (TABLE_BYTES - 1);
+    return (struct place){.align = TABLE_BYTES, .offset = hak_round_down(offset, HAK_UNIT_BYTES)};
+}
+
 /*
- * Reserves room for a block of `bytes` that is about to move in, with the registry leaf of its start. Room
- * behind it is reserved too and left free afterwards, for the next growth in place.
+ * Reserves room for a block of `bytes`, with the registry leaf of its start; NULL when it cannot be had. Room
+ * behind it is reserved for a moment too, so that the block can grow in place for a while.
  */
-static void *reserve(size_t bytes, size_t align, size_t slack_bytes) {
-    void *target;
-    size_t target_align = bytes >= TABLE_MOVE_BYTES && align < TABLE_BYTES ? TABLE_BYTES : align;
-    size_t reserved_bytes = bytes + slack_bytes;
-    if (reserved_bytes < bytes || hak_os_reserve_aligned(reserved_bytes, target_align, &target) != 0) {
+static void *reserve(struct place place, size_t bytes, size_t slack_bytes) {
+    void *reserved;
+    size_t page_bytes = hak_os_page_bytes();
+    size_t total_bytes;
+    if (__builtin_add_overflow(bytes, slack_bytes + place.align - page_bytes, &total_bytes) ||
+        hak_os_reserve_aligned(total_bytes, page_bytes, &reserved) != 0) {
         return NULL;
     }
+    char *start = reserved;
+    char *target = (char *)hak_round_up((uintptr_t)start - place.offset, place.align) + place.offset;
     if (hak_registry_prepare(target, HAK_UNIT_BYTES) != 0) {
-        (void)hak_os_unmap(target, reserved_bytes);
+        (void)hak_os_unmap(start, total_bytes);
         return NULL;
     }
-    if (slack_bytes != 0) {
-        /* A failure leaves address space reserved, without memory. */
-        (void)hak_os_unmap((char *)target + bytes, slack_bytes);
+    size_t lead_bytes = (size_t)(target - start);
+    size_t tail_bytes = total_bytes - lead_bytes - bytes;
+    /* A failure leaves address space reserved, without memory. */
+    if (lead_bytes != 0) {
+        (void)hak_os_unmap(start, lead_bytes);
+    }
+    if (tail_bytes != 0) {
+        (void)hak_os_unmap(target + bytes, tail_bytes);
     }
     return target;
 }
 
 /* No lock. Returns the new address, or NULL with everything as it was. */
 static void *move(void *from, size_t old_bytes, size_t new_bytes, size_t align, size_t slack_bytes) {
-    void *target = reserve(new_bytes, align, slack_bytes);
+    struct place place = place_for(from, new_bytes, align);
+    void *target = reserve(place, new_bytes, slack_bytes);
     if (target == NULL && slack_bytes != 0) {
-        target = reserve(new_bytes, align, 0);
+        target = reserve(place, new_bytes, 0);
     }
     if (target != NULL && hak_os_move(from, old_bytes, target, new_bytes) != 0) {
         (void)hak_os_unmap(target, new_bytes);

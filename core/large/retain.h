@@ -2,10 +2,10 @@
  * retain.h - how much free large memory stays with the process: the floor, and what moves it.
  *
  * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
- * within the floor: a few MiB plus a fraction of what is live. The floor rises to the size of a cycle that
+ * within the floor: a few MiB plus a fraction of what is live. The floor rises by the size of a cycle that
  * has been proved: three times running, at least half of what was given back was fetched again within a
- * second (at most to HAKMEM_RETAIN_MB). It falls as memory lies unused for whole seconds. Counts and decides,
- * frees nothing itself (release.c does). All state is under hak_large_lock.
+ * second. It rises by HAKMEM_RETAIN_MB at most, and falls as memory lies unused for whole seconds. Counts and
+ * decides, frees nothing itself (release.c does). All state is under hak_large_lock.
  */
 #ifndef HAK_LARGE_RETAIN_H
 #define HAK_LARGE_RETAIN_H
@@ -37,7 +37,7 @@ struct hak_retain {
     size_t live_blocks;
     size_t live_bytes;
     size_t dirty_bytes;
-    size_t raised_bytes;    /* what proved cycles raised the floor to; 0: nothing */
+    size_t raised_bytes;    /* what proved cycles raised the floor by */
     size_t min_dirty_bytes; /* the least dirty_bytes since min_since_ms: memory that nobody wanted */
     uint64_t min_since_ms;
     uint64_t touched_ms;     /* the last operation */

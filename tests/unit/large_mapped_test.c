@@ -191,14 +191,14 @@ static void steady_blocks_of_5_to_25_mib_make_no_call_and_no_fault(void **state)
     check_sound();
 }
 
-static void the_floor_rises_to_64_mib_and_no_further(void **state) {
+static void the_floor_rises_by_64_mib_and_no_further(void **state) {
     (void)state;
     for (unsigned i = 0; i < 20; i++) {
         char *p = must_alloc(100 * MIB);
         use(p, 100 * MIB);
         release(p);
     }
-    assert_in_range(counts_now().dirty_bytes, 60 * MIB, 64 * MIB);
+    assert_in_range(counts_now().dirty_bytes, 60 * MIB, hak_large_policy.floor_bytes + 64 * MIB);
     /* What stayed is used for the next one, though it is too short. */
     long faults = page_faults();
     char *p = must_alloc(100 * MIB);
@@ -404,7 +404,7 @@ static void doubling_64_mib_moves_pages_and_faults_none(void **state) {
         long faults = page_faults();
         char *moved = resize(p, 2 * bytes);
         assert_in_range(page_faults() - faults, 0, 4);
-        assert_in_range(memory_calls() - calls, 1, 8);
+        assert_in_range(memory_calls() - calls, 1, 6);
         assert_string_equal(moved + bytes - 8, "the end");
         memcpy(moved + bytes - 8, saved, 8);
         assert_true(pattern_marked(moved, bytes, bytes));
@@ -740,7 +740,7 @@ int main(void) {
         TEST(the_same_with_pages_of_64_kib),
         TEST(the_threshold_decides_the_kind),
         TEST(steady_blocks_of_5_to_25_mib_make_no_call_and_no_fault),
-        TEST(the_floor_rises_to_64_mib_and_no_further),
+        TEST(the_floor_rises_by_64_mib_and_no_further),
         TEST(without_proof_only_the_floor_stays),
         TEST(the_raised_floor_falls_with_time),
         TEST(the_shortest_kept_piece_that_fits_is_taken),
