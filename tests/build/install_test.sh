@@ -115,6 +115,7 @@ links() {
 }
 
 expect 'make install' make -C "$tree" CC="$CC" PREFIX="$prefix" install
+expect_not 'compiles nothing that was built' grep -q '^  CC ' "$TMPDIR/output"
 expect 'installs these files and no others' test "$(installed "$prefix")" = "$wanted"
 expect 'the soname leads to the library' test "$(readlink -f "$prefix/lib/libhakmem.so")" = \
     "$(readlink -f "$prefix/lib/libhakmem.so.$version")"
@@ -146,8 +147,8 @@ links cxx-archive "$CXX" program.cc "${flags[@]}" "$prefix/lib/libhakmem.a"
 expect_not 'cxx-archive: needs no library' needs_hakmem cxx-archive
 links archive-no-lto "$CC" -fno-lto program.c "${flags[@]}" "$prefix/lib/libhakmem.a" -pthread
 links archive-lto "$CC" -O2 -flto program.c "${flags[@]}" "$prefix/lib/libhakmem.a" -pthread
-links whole-static "$CC" -static program.c "${flags[@]}" -lhakmem -pthread
-links cxx-whole-static "$CXX" -static program.cc "${flags[@]}" -lhakmem
+links whole-static "$CC" -static -fno-lto program.c "${flags[@]}" -lhakmem -pthread
+links cxx-whole-static "$CXX" -static -fno-lto program.cc "${flags[@]}" -lhakmem
 
 expect 'make uninstall' make -C "$tree" CC="$CC" PREFIX="$prefix" uninstall
 expect 'leaves no file' test -z "$(installed "$prefix")"
