@@ -29,5 +29,7 @@
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed, memory_order_relaxed)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                          \
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire)
+/* Orders what the compiler does, not the processor: for a vector load that the wrappers above cannot name. */
+#define hak_atomic_compiler_fence_acquire() atomic_signal_fence(memory_order_acquire)
 
 #endif

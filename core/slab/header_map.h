@@ -27,8 +27,9 @@ typedef _Atomic uint8_t hak_header;
 HAK_INLINE uint32_t hak_headers_equal(const hak_header *group, uint8_t value) {
     __m128i headers = _mm_load_si128((const __m128i *)(const void *)group);
     uint32_t mask = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(headers, _mm_set1_epi8((char)value)));
-    /* The processor loads in order; this keeps the compiler from moving what follows above the load. */
-    atomic_signal_fence(memory_order_acquire);
+    /* acquire: pairs with the FREE stores in hak_blocks_return(). The processor loads in order; the fence
+     * keeps the compiler from moving what follows above the load. */
+    hak_atomic_compiler_fence_acquire();
     return mask;
 }
 
