@@ -7,7 +7,6 @@
 #include "heap/front.h"
 #include "heap/reclaim.h"
 #include "large/large.h"
-#include "os/os.h"
 #include <errno.h>
 #include <string.h>
 
@@ -156,5 +155,5 @@ size_t hak_request_good_size(size_t bytes) {
     if (bytes <= HAK_MID_MAX_BYTES) {
         return hak_class_block_bytes[hak_class_of(bytes)];
     }
-    return bytes > HAK_BLOCK_BYTES_MAX ? bytes : hak_os_page_round(bytes);
+    return hak_large_good_size(bytes);
 }

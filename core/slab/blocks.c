@@ -95,6 +95,7 @@ static bool may_have_freed(const struct slab *slab) {
 
 unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want) {
     struct sweep sweep = {.slab = slab, .refs = refs, .want = want, .got = 0};
+    slab->purged_blocks = HAK_NEVER_PURGED;
     if (may_have_freed(slab)) {
         sweep_freed(&sweep);
     }
@@ -177,6 +178,11 @@ static size_t purge_blocks(struct slab *slab, unsigned first, unsigned end) {
 size_t hak_blocks_purge(struct slab *slab) {
     size_t given_bytes = 0;
     unsigned run_start = 0;
+    /* relaxed: frees counted since change it, and only frees happen under the lease */
+    int counted = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word));
+    if (counted == (int)slab->purged_blocks) {
+        return 0;
+    }
     for (unsigned i = 0; i <= slab->carved_blocks; i++) {
         /* acquire: pairs with the FREE stores in hak_blocks_return(): the purge comes after the last use */
         bool is_free = i < slab->carved_blocks && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
@@ -185,5 +191,6 @@ size_t hak_blocks_purge(struct slab *slab) {
             run_start = i + 1;
         }
     }
+    slab->purged_blocks = (uint16_t)counted;
     return given_bytes;
 }

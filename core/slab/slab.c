@@ -57,6 +57,7 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->relist_blocks = (uint16_t)(capacity >> RELIST_SHIFT == 0 ? 1 : capacity >> RELIST_SHIFT);
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
+    slab->purged_blocks = HAK_NEVER_PURGED;
     store_registry_words(slab);
     /* release: pairs with the acquire of the word in hak_slab_lease_any() and hak_slab_lease_warm() */
     hak_atomic_store_release(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));

@@ -17,6 +17,8 @@
 
 struct slab_list;
 
+#define HAK_NEVER_PURGED UINT16_MAX /* as purged_blocks */
+
 /* Where a slab that has free blocks can be found. */
 enum hak_place {
     HAK_PLACE_NOWHERE, /* full, or nearly: the free that makes it worth finding lists it */
@@ -46,6 +48,7 @@ struct slab {
     uint16_t relist_blocks; /* const while assigned: free blocks from which a full slab is worth listing */
     uint16_t carved_blocks; /* lease holder: every block below was handed out once, none above was */
     uint16_t sweep_cursor;  /* lease holder: where the next sweep starts */
+    uint16_t purged_blocks; /* lease holder: counted free blocks at the last purge, if none was taken since */
     uint8_t units;          /* const while taken: length of the span */
     uint8_t unit_idx;       /* const: position in the SuperSlab */
     uint8_t class_idx;      /* const while assigned */
