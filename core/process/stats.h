@@ -9,7 +9,8 @@
 /* Fills everything but resident_bytes. Any thread; no lock held; no system call. */
 void hak_stats_collect(struct hak_stats *stats);
 
-/* What of hakmem's mappings is in memory now. Asks the kernel (mincore), which a seccomp filter may forbid. */
+/* What of hakmem's mappings is in memory now. Asks the kernel (mincore), which a seccomp filter may forbid.
+ */
 size_t hak_stats_resident_bytes(void);
 
 #endif

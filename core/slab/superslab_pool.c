@@ -240,6 +240,9 @@ struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {
     if (oldest == NULL) {
         return NULL;
     }
+    if (pool->retention.is_set && pool->retention.set_bytes != 0) {
+        return NULL; /* mallopt(M_TRIM_THRESHOLD) has said what may stay, empty SuperSlabs counted in */
+    }
     bool is_over_count = pool->empty_count > hak_options.ss_lru_count;
     bool is_over_bytes = pool->empty_count * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
     bool is_over_age = now_ms - oldest->emptied_ms > hak_options.ss_lru_ms;
