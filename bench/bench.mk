@@ -51,12 +51,13 @@ bench-test: bench-programs libhakmem.so $(BENCH_BUILD)/histogram_test ## tests o
 bench-clean: ## removes what the benchmarks built and wrote
 	rm -rf $(BENCH_BUILD) bench/out
 
-# Each program linked to hakmem, for a profiler or a debugger: no preload needed.
+# Each program linked to hakmem, for a profiler or a debugger: no preload needed. Without link-time optimisation:
+# the archive's plain objects are what most users link.
 $(BENCH_LINKED): bench_%_hakmem: $(BENCH_BUILD)/bench_%_hakmem
 
 $(BENCH_BUILD)/bench_%_hakmem: $(BENCH_BUILD)/programs/%.o $(BENCH_OBJECTS) libhakmem.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(BENCH_CFLAGS) -o $@ $(filter %.o,$^) libhakmem.a -pthread -ldl
+	$(Q)$(CC) $(BENCH_CFLAGS) -fno-lto -o $@ $(filter %.o,$^) libhakmem.a -pthread -ldl
 
 $(BENCH_PROGRAMS:%=$(BENCH_BUILD)/%): $(BENCH_BUILD)/%: $(BENCH_BUILD)/programs/%.o $(BENCH_OBJECTS)
 	$(call say,LINK,$@)

@@ -1,7 +1,8 @@
 """bench/ab: two commits of hakmem against each other, interleaved, with a verdict for each row.
 
-Each commit is exported to a folder of its own below build/ab (git archive: the work tree and the index stay as they
-are), built there with its own Makefile, and preloaded under its name. A commit built once is built no more.
+Each commit is exported to a folder of its own below build/ab (git archive: the work tree and the index stay
+as they are), built there with its own Makefile, and preloaded under its name. A commit built once is built no
+more.
 """
 
 import argparse
@@ -25,15 +26,20 @@ class BuildError(Exception):
 
 
 def resolve(top: str, revision: str) -> str:
-    done = subprocess.run(["git", "-C", top, "rev-parse", "--verify", "--quiet", revision + "^{commit}"],
-                          stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        ["git", "-C", top, "rev-parse", "--verify", "--quiet", revision + "^{commit}"],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
     if done.returncode != 0:
         raise BuildError(f"{revision}: no such commit")
     return done.stdout.decode().strip()
 
 
 def export(top: str, commit: str, folder: str) -> None:
-    archive = subprocess.run(["git", "-C", top, "archive", "--format=tar", commit], stdout=subprocess.PIPE, check=True)
+    archive = subprocess.run(
+        ["git", "-C", top, "archive", "--format=tar", commit], stdout=subprocess.PIPE, check=True
+    )
     os.makedirs(folder, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder)
@@ -49,8 +55,9 @@ def build(top: str, revision: str) -> str:
             return os.path.join(folder, "libhakmem.so")
         export(top, commit, folder)
     session.say(f"building {revision} ...")
-    make = subprocess.run(["make", "-C", folder, "libhakmem.so"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False)
+    make = subprocess.run(
+        ["make", "-C", folder, "libhakmem.so"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
     library = os.path.join(folder, "libhakmem.so")
     if make.returncode != 0 or not os.path.exists(library):
         tail = "\n".join(make.stdout.decode(errors="replace").splitlines()[-15:])
@@ -62,7 +69,10 @@ def verdicts(results: dict) -> str:
     """One line for each figure: B against A."""
     names = results["names"]
     a, b = names[0], names[1]
-    text = [f"{'':24}{a[:12]:>13}{b[:12]:>13}{'ratio':>8}  {'95 % interval':15} {b[:12]} is", "-" * table.WIDTH]
+    text = [
+        f"{'':24}{a[:12]:>13}{b[:12]:>13}{'ratio':>8}  {'95 % interval':15} {b[:12]} is",
+        "-" * table.WIDTH,
+    ]
     counts: dict = {}
     for row in results["rows"]:
         for label, line in zip(table.labels(row), row["lines"]):
@@ -86,14 +96,20 @@ def verdicts(results: dict) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="bench/ab", description="Compares two commits of hakmem; '.' is the work tree.")
+    p = argparse.ArgumentParser(
+        prog="bench/ab", description="Compares two commits of hakmem; '.' is the work tree."
+    )
     p.add_argument("rev1", help="the commit to compare with")
     p.add_argument("rev2", help="the commit that is judged")
     p.add_argument("--set", choices=sorted(SETS), default="quick", help="which rows (default: quick)")
     p.add_argument("--rows", metavar="PATTERN,...", help="only rows whose name, or its first word, matches")
-    p.add_argument("--rounds", type=int, default=11, help="measured runs of each commit in each row (default: 11)")
+    p.add_argument(
+        "--rounds", type=int, default=11, help="measured runs of each commit in each row (default: 11)"
+    )
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="what 'time' is (default: wall)")
-    p.add_argument("--alpha", type=float, default=0.01, help="p below which a difference counts (default: 0.01)")
+    p.add_argument(
+        "--alpha", type=float, default=0.01, help="p below which a difference counts (default: 0.01)"
+    )
     return p
 
 
@@ -102,16 +118,29 @@ def make_plan(options, top: str) -> session.Plan:
     named = []
     for number, (revision, path) in zip("AB", libraries):
         name = revision if options.rev1 != options.rev2 else f"{revision} {number}"
-        named.append(allocators.Allocator("work tree" if name == WORKING_TREE else name,
-                                          allocators.check_library(name, path), revision))
+        named.append(
+            allocators.Allocator(
+                "work tree" if name == WORKING_TREE else name, allocators.check_library(name, path), revision
+            )
+        )
     chosen = rows.select(options.set, options.rows.split(",") if options.rows else None)
     if not chosen:
         raise BuildError(f"no row of the set '{options.set}' matches '{options.rows}'")
     _, target_s, cap_s = SETS[options.set]
     programs = os.environ.get("BENCH_BUILD") or os.path.join(top, "build", "bench")
-    return session.Plan(top, chosen, named, [], named[0].name,
-                        Settings(programs, max(2, options.rounds), target_s, cap_s), options.clock, options.alpha, True,
-                        os.environ.get("CC") or "cc", f"{named[0].name} against {named[1].name}")
+    return session.Plan(
+        top,
+        chosen,
+        named,
+        [],
+        named[0].name,
+        Settings(programs, max(2, options.rounds), target_s, cap_s),
+        options.clock,
+        options.alpha,
+        True,
+        os.environ.get("CC") or "cc",
+        f"{named[0].name} against {named[1].name}",
+    )
 
 
 def main(argv: List[str], top: str) -> int:

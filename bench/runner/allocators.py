@@ -20,6 +20,7 @@ PEERS = (
 @dataclass(frozen=True)
 class Allocator:
     """`path` is the library to preload, None for the C library's own malloc."""
+
     name: str
     path: Optional[str]
     version: str
@@ -54,7 +55,9 @@ class AllocatorError(Exception):
 def output_of(*command: str) -> str:
     """The standard output of a helper, "" when it is missing or fails."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
@@ -107,7 +110,10 @@ def find_all(top: str) -> Tuple[List[Allocator], List[str]]:
     """All allocators on this machine, hakmem first, and one line for each that is missing."""
     found: List[Allocator] = []
     missing: List[str] = []
-    for name, file, target in (("hakmem", "libhakmem.so", "make"), ("hakmem-debug", "libhakmem-debug.so", "make debug")):
+    for name, file, target in (
+        ("hakmem", "libhakmem.so", "make"),
+        ("hakmem-debug", "libhakmem-debug.so", "make debug"),
+    ):
         path = os.path.join(top, file)
         if not os.path.exists(path):
             missing.append(f"{name}: {file} is not built; '{target}' builds it")
@@ -137,8 +143,9 @@ def named(text: str) -> Allocator:
     return Allocator(name, full, f"file of {file_date(full)}")
 
 
-def choose(found: List[Allocator], added: List[Allocator], only: Optional[List[str]],
-           is_debug_wanted: bool) -> List[Allocator]:
+def choose(
+    found: List[Allocator], added: List[Allocator], only: Optional[List[str]], is_debug_wanted: bool
+) -> List[Allocator]:
     """What this run compares: those named by `only`, else all but the debug flavour, and all added ones."""
     everything = added + [a for a in found if a.name not in {b.name for b in added}]
     if only is None:

@@ -30,9 +30,13 @@ def _rounds(text: str) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
-        prog="bench/compare", usage="bench/compare [options] [-- command args...]",
-        description="Compares allocators on the bench programs, or on a command of your own after '--'.")
-    p.add_argument("--set", choices=sorted(SETS), default="bench", help="which rows, how long (default: bench)")
+        prog="bench/compare",
+        usage="bench/compare [options] [-- command args...]",
+        description="Compares allocators on the bench programs, or on a command of your own after '--'.",
+    )
+    p.add_argument(
+        "--set", choices=sorted(SETS), default="bench", help="which rows, how long (default: bench)"
+    )
     p.add_argument("--rows", metavar="PATTERN,...", help="only rows whose name, or its first word, matches")
     p.add_argument("--list", action="store_true", help="print the rows and the allocators found, and end")
     p.add_argument("--alloc", metavar="NAME=PATH.so", action="append", default=[], help="one more allocator")
@@ -41,16 +45,31 @@ def make_parser() -> argparse.ArgumentParser:
     p.add_argument("--baseline", metavar="NAME", help="compare with this one (default: hakmem, or the first)")
     p.add_argument("--rounds", type=_rounds, help="measured runs of each allocator in each row")
     p.add_argument("--target", type=_positive, metavar="SECONDS", help="how long a run should last")
-    p.add_argument("--limit", type=_positive, metavar="SECONDS", default=30.0,
-                   help="a run that takes longer is killed (default: 30)")
+    p.add_argument(
+        "--limit",
+        type=_positive,
+        metavar="SECONDS",
+        default=30.0,
+        help="a run that takes longer is killed (default: 30)",
+    )
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="what 'time' is (default: wall)")
-    p.add_argument("--alpha", type=_positive, default=0.01, help="p below which a difference counts (default: 0.01)")
-    p.add_argument("--no-noise-check", action="store_true", help="do not run the baseline under a second name")
-    p.add_argument("--shuffle-seed", type=int, default=1, metavar="N", help="seed of the order inside the rounds")
+    p.add_argument(
+        "--alpha", type=_positive, default=0.01, help="p below which a difference counts (default: 0.01)"
+    )
+    p.add_argument(
+        "--no-noise-check", action="store_true", help="do not run the baseline under a second name"
+    )
+    p.add_argument(
+        "--shuffle-seed", type=int, default=1, metavar="N", help="seed of the order inside the rounds"
+    )
     p.add_argument("--stdin", metavar="FILE", default="/dev/null", help="standard input of your command")
-    p.add_argument("--ignore-output", action="store_true", help="your command may print something else each time")
+    p.add_argument(
+        "--ignore-output", action="store_true", help="your command may print something else each time"
+    )
     p.add_argument("--out", metavar="FOLDER", help="where the result files go (default: bench/out)")
-    p.add_argument("--show", metavar="RESULTS.json", help="print a saved result's table again, measure nothing")
+    p.add_argument(
+        "--show", metavar="RESULTS.json", help="print a saved result's table again, measure nothing"
+    )
     p.add_argument("--markdown", metavar="RESULTS.json", help="print a saved result as a page of Markdown")
     p.add_argument("--html", metavar="RESULTS.json", help="print a saved result's HTML report")
     return p
@@ -60,17 +79,23 @@ def split_command(argv: List[str]) -> tuple:
     if "--" not in argv:
         return argv, None
     at = argv.index("--")
-    return argv[:at], argv[at + 1:]
+    return argv[:at], argv[at + 1 :]
 
 
 def print_saved(options) -> Optional[int]:
     """Handles --show, --markdown and --html; None when none of them was given."""
-    for path, render in ((options.show, None), (options.markdown, markdown.render), (options.html, report.render)):
+    for path, render in (
+        (options.show, None),
+        (options.markdown, markdown.render),
+        (options.html, report.render),
+    ):
         if path is None:
             continue
         saved = files.load(path)
         if render is None:
-            sys.stdout.write(table.render_machine(saved["machine"], saved["allocators"]) + "\n" + table.render(saved))
+            sys.stdout.write(
+                table.render_machine(saved["machine"], saved["allocators"]) + "\n" + table.render(saved)
+            )
         else:
             sys.stdout.write(render(saved))
         return 0
@@ -90,7 +115,9 @@ def print_list(chosen_rows, found, missing) -> None:
 def check_build(build: str, programs: List[str]) -> None:
     for name in programs:
         if not os.path.exists(os.path.join(build, name)):
-            raise allocators.AllocatorError(f"{os.path.join(build, name)} is not built; 'make bench-programs' builds it")
+            raise allocators.AllocatorError(
+                f"{os.path.join(build, name)} is not built; 'make bench-programs' builds it"
+            )
 
 
 def make_plan(options, user_command: Optional[List[str]], top: str) -> session.Plan:
@@ -98,8 +125,12 @@ def make_plan(options, user_command: Optional[List[str]], top: str) -> session.P
     rounds, target_s, cap_s = SETS[options.set]
     found, missing = allocators.find_all(top)
     added = [allocators.named(text) for text in options.alloc]
-    chosen = allocators.choose(found, added, options.only.split(",") if options.only else None,
-                               options.debug or options.set == "full")
+    chosen = allocators.choose(
+        found,
+        added,
+        options.only.split(",") if options.only else None,
+        options.debug or options.set == "full",
+    )
     names = [a.name for a in chosen]
     if len(set(names)) != len(names):
         raise allocators.AllocatorError(f"one name twice: {', '.join(names)}")
@@ -115,11 +146,28 @@ def make_plan(options, user_command: Optional[List[str]], top: str) -> session.P
             raise allocators.AllocatorError(f"no row of the set '{options.set}' matches '{options.rows}'")
         check_build(build, ["launch", *sorted({r.program for r in chosen_rows}), "floor"])
     is_missing_told = options.only is None
-    settings = Settings(build, options.rounds or rounds, options.target or target_s, cap_s, options.limit,
-                        options.shuffle_seed)
-    return session.Plan(top, chosen_rows, chosen, missing if is_missing_told else [], baseline, settings,
-                        options.clock, options.alpha, not options.no_noise_check, os.environ.get("CC") or "cc",
-                        " ".join(user_command) if user_command else f"the {options.set} set", user_command is not None)
+    settings = Settings(
+        build,
+        options.rounds or rounds,
+        options.target or target_s,
+        cap_s,
+        options.limit,
+        options.shuffle_seed,
+    )
+    return session.Plan(
+        top,
+        chosen_rows,
+        chosen,
+        missing if is_missing_told else [],
+        baseline,
+        settings,
+        options.clock,
+        options.alpha,
+        not options.no_noise_check,
+        os.environ.get("CC") or "cc",
+        " ".join(user_command) if user_command else f"the {options.set} set",
+        user_command is not None,
+    )
 
 
 def check_user_command(options, user_command: Optional[List[str]]) -> Optional[str]:
@@ -147,7 +195,9 @@ def main(argv: List[str], top: str) -> int:
             return saved
         if options.list:
             found, missing = allocators.find_all(top)
-            print_list(rows.select(options.set, options.rows.split(",") if options.rows else None), found, missing)
+            print_list(
+                rows.select(options.set, options.rows.split(",") if options.rows else None), found, missing
+            )
             return 0
         plan = make_plan(options, user_command, top)
     except (allocators.AllocatorError, files.ResultsError) as error:
@@ -156,5 +206,10 @@ def main(argv: List[str], top: str) -> int:
     folder = options.out or os.path.join(top, "bench", "out")
     if user_command is None:
         return session.run(plan, folder)
-    return session.run(plan, folder, lambda settings, on_run: command.CommandRunner(
-        settings, on_run, user_command, options.stdin, not options.ignore_output))
+    return session.run(
+        plan,
+        folder,
+        lambda settings, on_run: command.CommandRunner(
+            settings, on_run, user_command, options.stdin, not options.ignore_output
+        ),
+    )

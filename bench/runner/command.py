@@ -1,12 +1,11 @@
 """The same rounds for a command of the user's: `bench/compare -- ./myprog args`.
 
-The command's exit code and output must be equal under all allocators; the witness library proves which malloc each
-of its processes used. A short command is run several times in a row for one sample.
+The command's exit code and output must be equal under all allocators; the witness library proves which malloc
+each of its processes used. A short command is run several times in a row for one sample.
 """
 
 import hashlib
 import os
-import tempfile
 from dataclasses import dataclass
 from typing import Dict, List, Tuple
 
@@ -21,6 +20,7 @@ REPEAT_AT_MOST = 1000
 @dataclass(frozen=True)
 class Behaviour:
     """What must be equal: the exit code and a digest of standard output."""
+
     status: str
     value: int
     digest: str
@@ -51,13 +51,16 @@ class CommandRunner(Runner):
         self.behaviours: Dict[Tuple[str, int], Behaviour] = {}  # by allocator and repeats
 
     def run_once(self, row: Row, allocator: Allocator, iterations: int) -> Sample:
-        witness = os.path.join(self.settings.build, "witness.so")
-        with tempfile.NamedTemporaryFile(prefix="bench-witness-") as lines:
-            env = allocator.environment(os.environ, (os.path.abspath(witness),))
-            env["BENCH_WITNESS"] = lines.name
-            outcome = launch.run(os.path.join(self.settings.build, "launch"), self.command, env,
-                                 self.settings.limit_s, iterations, self.stdin)
-            testimony = lines.read().decode(errors="replace")
+        witness = os.path.abspath(os.path.join(self.settings.build, "witness.so"))
+        lines = os.memfd_create("witness")
+        try:
+            env = allocator.environment(os.environ, (witness,))
+            env["BENCH_WITNESS"] = f"/proc/{os.getpid()}/fd/{lines}"
+            launcher = os.path.join(self.settings.build, "launch")
+            outcome = launch.run(launcher, self.command, env, self.settings.limit_s, iterations, self.stdin)
+            testimony = os.pread(lines, os.fstat(lines).st_size, 0).decode(errors="replace")
+        finally:
+            os.close(lines)
         try:
             if outcome.status != "exit":
                 raise RunFailed(outcome.failure())

@@ -1,7 +1,7 @@
 """bench/instr: instructions of malloc and free for each size and pattern, counted by callgrind.
 
-The counts repeat exactly for the same binaries, whatever else the machine does: they are the regression
-check that timings cannot be. What is counted lies inside malloc and free: the same loop over two functions of one
+The counts repeat exactly for the same binaries, whatever else the machine does: they are the regression check
+that timings cannot be. What is counted lies inside malloc and free: the same loop over two functions of one
 instruction each is counted too and subtracted, but for these two instructions.
 """
 
@@ -76,11 +76,23 @@ def count(build: str, allocator: allocators.Allocator) -> Dict[Key, float]:
     if valgrind is None:
         raise InstrError("valgrind is not installed; 'make bench-deps' installs it")
     with tempfile.TemporaryDirectory(prefix="bench-instr-") as folder:
-        command = [valgrind, "--tool=callgrind", "--dump-before=instr_mark", "-q",
-                   f"--callgrind-out-file={folder}/callgrind", os.path.join(build, "instr")]
+        command = [
+            valgrind,
+            "--tool=callgrind",
+            "--dump-before=instr_mark",
+            "-q",
+            f"--callgrind-out-file={folder}/callgrind",
+            os.path.join(build, "instr"),
+        ]
         try:
-            done = subprocess.run(command, env=allocator.environment(os.environ), stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+            done = subprocess.run(
+                command,
+                env=allocator.environment(os.environ),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=LIMIT_S,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise InstrError(f"no end after {LIMIT_S} s under callgrind") from None
         lines = done.stdout.decode(errors="replace").splitlines()
@@ -95,12 +107,18 @@ def count(build: str, allocator: allocators.Allocator) -> Dict[Key, float]:
 def render(counts: Dict[str, Dict[Key, float]]) -> str:
     """A table for each pattern: sizes down, allocators across."""
     names = list(counts)
-    titles = {"local": "local: 4 blocks at a time, the hit path", "batch": "batch: 2000 blocks, last in first out",
-              "remote": "remote: 2000 blocks, freed by another thread"}
+    titles = {
+        "local": "local: 4 blocks at a time, the hit path",
+        "batch": "batch: 2000 blocks, last in first out",
+        "remote": "remote: 2000 blocks, freed by another thread",
+    }
     width = max(10, *(len(n) + 2 for n in names))
     text = []
     for pattern in PATTERNS:
-        text += [f"instructions a pair, {titles[pattern]}", "bytes".rjust(8) + "".join(n.rjust(width) for n in names)]
+        text += [
+            f"instructions a pair, {titles[pattern]}",
+            "bytes".rjust(8) + "".join(n.rjust(width) for n in names),
+        ]
         for size in sorted({s for c in counts.values() for p, s in c if p == pattern}):
             cells = [f"{c[(pattern, size)]:.1f}" if (pattern, size) in c else "-" for c in counts.values()]
             text.append(f"{size:8d}" + "".join(v.rjust(width) for v in cells))
@@ -127,7 +145,9 @@ def from_json(path: str) -> Dict[str, Dict[Key, float]]:
     try:
         with open(path, encoding="utf-8") as file:
             plain = json.load(file)
-        return {name: {(k.split()[0], int(k.split()[1])): v for k, v in c.items()} for name, c in plain.items()}
+        return {
+            name: {(k.split()[0], int(k.split()[1])): v for k, v in c.items()} for name, c in plain.items()
+        }
     except OSError as error:
         raise InstrError(f"{path}: {error.strerror}") from None
     except (ValueError, AttributeError, IndexError):
@@ -141,7 +161,10 @@ def check(counts: Dict[str, Dict[Key, float]], path: str) -> int:
         if name not in counts:
             continue
         changes = compare(counts[name], saved)
-        print(f"{name} against {os.path.relpath(path)}: " + ("no change" if not changes else f"{len(changes)} changed"))
+        print(
+            f"{name} against {os.path.relpath(path)}: "
+            + ("no change" if not changes else f"{len(changes)} changed")
+        )
         for change in changes:
             print(f"  {change}")
             status = EXIT_REGRESSION if change.startswith("more") else status
@@ -153,7 +176,9 @@ def make_parser() -> argparse.ArgumentParser:
     p.add_argument("--alloc", metavar="NAME=PATH.so", action="append", default=[], help="one more allocator")
     p.add_argument("--only", metavar="NAME,...", help="only these allocators")
     p.add_argument("--save", metavar="FILE", help="write the counts there, to check against later")
-    p.add_argument("--check", metavar="FILE", help="exit 1 if a count is more than 2 %% (and 1 instruction) above it")
+    p.add_argument(
+        "--check", metavar="FILE", help="exit 1 if a count is more than 2 %% (and 1 instruction) above it"
+    )
     return p
 
 
@@ -164,8 +189,12 @@ def main(argv: List[str], top: str) -> int:
     failed: Optional[str] = None
     try:
         found, missing = allocators.find_all(top)
-        chosen = allocators.choose(found, [allocators.named(t) for t in options.alloc],
-                                   options.only.split(",") if options.only else None, False)
+        chosen = allocators.choose(
+            found,
+            [allocators.named(t) for t in options.alloc],
+            options.only.split(",") if options.only else None,
+            False,
+        )
         for line in missing if options.only is None else []:
             print(f"missing: {line}")
         for allocator in chosen:

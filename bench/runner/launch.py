@@ -16,6 +16,7 @@ OUTPUT_KEPT_BYTES = 1 << 20
 @dataclass
 class Outcome:
     """How a run ended. `status` is exit, signal, timeout, interrupted, no-exec or no-report."""
+
     status: str
     value: int
     usage: dict = field(default_factory=dict)  # as the launcher reports: wall_s, user_s, peak_rss_kib, ...
@@ -73,13 +74,20 @@ def _spawn(argv: Sequence[str], env: dict, stdin: str, out: int, err: int, repor
 def _high(fd: int) -> int:
     """The same file at a descriptor above the ones that the child's 0 to 3 are made from."""
     import fcntl
+
     copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(fd)
     return copy
 
 
-def run(launcher: str, command: Sequence[str], env: dict, limit_s: float, repeat: int = 1,
-        stdin: str = "/dev/null") -> Outcome:
+def run(
+    launcher: str,
+    command: Sequence[str],
+    env: dict,
+    limit_s: float,
+    repeat: int = 1,
+    stdin: str = "/dev/null",
+) -> Outcome:
     """Runs the command `repeat` times in a row and waits. Ctrl-C kills it and is raised on."""
     out = _high(os.memfd_create("output"))
     err = _high(os.memfd_create("errors"))

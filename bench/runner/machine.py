@@ -21,15 +21,18 @@ def _cpu_name() -> str:
     for line in _read("/proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model", "cpu model"):
-            family = [l.partition(":")[2].strip() for l in _read("/proc/cpuinfo").splitlines()
-                      if l.startswith(("cpu family", "model\t"))][:2]
+            family = [
+                l.partition(":")[2].strip()
+                for l in _read("/proc/cpuinfo").splitlines()
+                if l.startswith(("cpu family", "model\t"))
+            ][:2]
             return value.strip() + (f" (family {family[0]}, model {family[1]})" if len(family) == 2 else "")
     return platform.machine()
 
 
 def _thp_mode() -> str:
     text = _read("/sys/kernel/mm/transparent_hugepage/enabled")
-    return text[text.find("[") + 1:text.find("]")] if "[" in text else "not visible"
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else "not visible"
 
 
 def _memory() -> str:

@@ -2,8 +2,8 @@
 
 A round runs every allocator once, in an order shuffled anew, so that whatever drifts on the machine hits all
 of them. Iterations are found before the rounds and are the same for all; the runs that find them, and one
-more of every allocator, are the warm-up and are dropped. A failure takes its allocator out of the row, never the row
-or the run down.
+more of every allocator, are the warm-up and are dropped. A failure takes its allocator out of the row, never
+the row or the run down.
 """
 
 import json
@@ -33,6 +33,7 @@ class Settings:
 @dataclass
 class Sample:
     """One run: what the program timed, what the kernel counted for it."""
+
     ops: int
     wall_s: float
     cpu_s: float
@@ -78,7 +79,7 @@ def parse_result(text: bytes, allocator: Optional[Allocator]) -> dict:
 
 
 class Runner:
-    """Runs bench programs under allocators. `on_run(row name, allocator name, what)` is told before each run."""
+    """Runs bench programs under allocators. `on_run(row, allocator, what)`, names, is told of each run."""
 
     def __init__(self, settings: Settings, on_run: Callable[[str, str, str], None]):
         self.settings = settings
@@ -89,8 +90,11 @@ class Runner:
         """One run; raises RunFailed. Without an allocator (the floor) none is preloaded nor asked for."""
         build = self.settings.build
         command = [os.path.join(build, row.program), "--json", *row.arguments(iterations)]
-        env = allocator.environment(os.environ) if allocator else {
-            k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        env = (
+            allocator.environment(os.environ)
+            if allocator
+            else {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        )
         limit = self.settings.limit_s + (row.seconds or 0)
         outcome = launch.run(os.path.join(build, "launch"), command, env, limit)
         try:
@@ -100,8 +104,14 @@ class Runner:
             result = parse_result(outcome.read_output(), allocator)
         finally:
             outcome.close()
-        return Sample(result["ops"], result["wall_s"], result["cpu_s"], outcome.usage, result["metrics"],
-                      result["points"])
+        return Sample(
+            result["ops"],
+            result["wall_s"],
+            result["cpu_s"],
+            outcome.usage,
+            result["metrics"],
+            result["points"],
+        )
 
     def find_iterations(self, row: Row, allocator: Optional[Allocator]) -> int:
         """Iterations with which a run lasts about the target: grown run by run, or cut down at once."""

@@ -20,18 +20,44 @@ class ResultsError(Exception):
 def as_csv(results: dict) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["row", "figure", "unit", "allocator", "median", "cv", "runs", "ratio_to_" + results["baseline"],
-                     "ratio_low", "ratio_high", "p", "verdict", "is_best", "is_tied", "failure"])
+    writer.writerow(
+        [
+            "row",
+            "figure",
+            "unit",
+            "allocator",
+            "median",
+            "cv",
+            "runs",
+            "ratio_to_" + results["baseline"],
+            "ratio_low",
+            "ratio_high",
+            "p",
+            "verdict",
+            "is_best",
+            "is_tied",
+            "failure",
+        ]
+    )
     for row in results["rows"]:
         for line in [*row["lines"], row["rss"]]:
             for name in results["names"]:
                 stat = line["stats"].get(name)
                 versus = line["against_baseline"].get(name, {})
                 figures = [stat["median"], stat["cv"], stat["n"]] if stat else ["", "", 0]
-                writer.writerow([row["name"], line["label"] or "time", line["unit"], name, *figures,
-                                 *[versus.get(k, "") for k in ("ratio", "low", "high", "p", "verdict")],
-                                 int(name == line["best"]), int(name in line["tied"]),
-                                 row["failures"].get(name, "")])
+                writer.writerow(
+                    [
+                        row["name"],
+                        line["label"] or "time",
+                        line["unit"],
+                        name,
+                        *figures,
+                        *[versus.get(k, "") for k in ("ratio", "low", "high", "p", "verdict")],
+                        int(name == line["best"]),
+                        int(name in line["tied"]),
+                        row["failures"].get(name, ""),
+                    ]
+                )
     return out.getvalue()
 
 

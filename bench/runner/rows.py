@@ -1,7 +1,7 @@
 """What is run: the rows of the table, by set.
 
-A row is one bench program with one set of arguments; a line is one figure of a row. The sets: `quick`, `bench`
-(all programs), `full` (the same, longer, more thread counts) and `scale` (1..N threads).
+A row is one bench program with one set of arguments; a line is one figure of a row. The sets: `quick`,
+`bench` (all programs), `full` (the same, longer, more thread counts) and `scale` (1..N threads).
 """
 
 import fnmatch
@@ -13,6 +13,7 @@ from typing import List, Optional, Tuple
 @dataclass(frozen=True)
 class Line:
     """One figure: `key` is "time" (of one op) or a metric that the program prints."""
+
     key: str
     label: str  # appended to the row's name; "" for the row's main line
     unit: str
@@ -69,42 +70,94 @@ def _plural(threads: int) -> str:
 
 
 def _history(cores: int) -> List[Row]:
-    rows = [Row(f"random_mixed {name}", "random_mixed", 1000000, ws, sets=sets, floor="random_mixed")
-            for name, ws, sets in (("256", 256, "qbf"), ("4096", 4096, "qbf"), ("65536", 65536, "qbf"),
-                                   ("1M", 1000000, "bf"))]
+    rows = [
+        Row(f"random_mixed {name}", "random_mixed", 1000000, ws, sets=sets, floor="random_mixed")
+        for name, ws, sets in (
+            ("256", 256, "qbf"),
+            ("4096", 4096, "qbf"),
+            ("65536", 65536, "qbf"),
+            ("1M", 1000000, "bf"),
+        )
+    ]
     rows.append(Row("tiny_hot", "tiny_hot", 1000000, 16, sets="qbf"))
     for threads in _thread_counts(cores):
         sets = "qbfs" if threads in (1, cores) else "fs"
-        rows.append(Row(f"mid_mt_gap {_plural(threads)}", "mid_mt_gap", 1000000, 256, threads=threads, sets=sets,
-                        group="mid_mt_gap"))
+        rows.append(
+            Row(
+                f"mid_mt_gap {_plural(threads)}",
+                "mid_mt_gap",
+                1000000,
+                256,
+                threads=threads,
+                sets=sets,
+                group="mid_mt_gap",
+            )
+        )
     for threads in sorted({1, 2, 4, *_thread_counts(cores)}):
         sets = "qbf" if threads == 4 else "bf"
-        rows.append(Row(f"larson {_plural(threads)}", "larson", 1000000, 1024, 12345, threads=threads,
-                        sets=sets + ("s" if threads <= cores else ""), group="larson",
-                        floor="larson" if threads in (1, 4) else None))
+        rows.append(
+            Row(
+                f"larson {_plural(threads)}",
+                "larson",
+                1000000,
+                1024,
+                12345,
+                threads=threads,
+                sets=sets + ("s" if threads <= cores else ""),
+                group="larson",
+                floor="larson" if threads in (1, 4) else None,
+            )
+        )
     return rows
 
 
 def _patterns(cores: int) -> List[Row]:
     many = max(2, cores)
     faults = Line("faults_per_op", "faults", "faults")
-    rows = [Row(f"batch {mode}", "batch", 1000000, 10000, mode=mode, sets="qbf" if mode == "random" else "bf")
-            for mode in ("fifo", "lifo", "random")]
+    rows = [
+        Row(f"batch {mode}", "batch", 1000000, 10000, mode=mode, sets="qbf" if mode == "random" else "bf")
+        for mode in ("fifo", "lifo", "random")
+    ]
     for threads in sorted({2, *_thread_counts(cores)} - {1}):
-        rows.append(Row(f"prodcons balanced {_plural(threads)}" if threads != many else "prodcons balanced",
-                        "prodcons", 500000, 1024, threads=threads, mode="balanced", group="prodcons",
-                        sets="qbfs" if threads == many else "fs"))
+        rows.append(
+            Row(
+                f"prodcons balanced {_plural(threads)}" if threads != many else "prodcons balanced",
+                "prodcons",
+                500000,
+                1024,
+                threads=threads,
+                mode="balanced",
+                group="prodcons",
+                sets="qbfs" if threads == many else "fs",
+            )
+        )
     rows += [
         Row("prodcons bursty", "prodcons", 500000, 10000, threads=many, mode="bursty"),
         Row("prodcons 1:N", "prodcons", 500000, 1024, threads=max(3, cores), mode="fan"),
     ]
     for threads in _thread_counts(cores):
-        rows.append(Row("thread_churn" if threads == many else f"thread_churn {_plural(threads)}", "thread_churn",
-                        500, 100, threads=threads, group="thread_churn", sets="qbfs" if threads == many else "fs"))
+        rows.append(
+            Row(
+                "thread_churn" if threads == many else f"thread_churn {_plural(threads)}",
+                "thread_churn",
+                500,
+                100,
+                threads=threads,
+                group="thread_churn",
+                sets="qbfs" if threads == many else "fs",
+            )
+        )
     rows += [
         Row("realloc_grow", "realloc_grow", 100000, 64, mode="small", sets="qbf"),
-        Row("realloc_grow huge", "realloc_grow", 4, 1, mode="huge", is_grown=False,
-            lines=TIME + (Line("realloc", "realloc", "ns"), Line("realloc_faults", "faults", "faults"))),
+        Row(
+            "realloc_grow huge",
+            "realloc_grow",
+            4,
+            1,
+            mode="huge",
+            is_grown=False,
+            lines=TIME + (Line("realloc", "realloc", "ns"), Line("realloc_faults", "faults", "faults")),
+        ),
         Row("calloc_large", "calloc_large", 1000, 8, sets="qbf", lines=TIME + (faults,)),
         Row("large 5-25M", "large", 100, 8, mode="huge", sets="qbf", lines=TIME + (faults,)),
         Row("large 64K-1M", "large", 2000, 64, mode="mid", lines=TIME + (faults,)),
@@ -112,33 +165,50 @@ def _patterns(cores: int) -> List[Row]:
     return rows
 
 
-def _behaviour(cores: int) -> List[Row]:
-    many = max(2, cores)
+# Rows whose time is not the point.
+_NO_TIME = {"is_grown": False, "is_in_mean": False}
+
+
+def _memory() -> List[Row]:
+    freed = Line("rss_freed", "freed", "MiB")
     after_2s = Line("rss_after_2s", "2 s later", "MiB")
-    longest = (Line("p50", "p50", "ns"), Line("p99_9", "p99.9", "ns"), Line("p99_99", "p99.99", "ns"),
-               Line("longest", "max", "ns"))
-    rest = dict(is_grown=False, is_in_mean=False)
+    after_14s = Line("rss_after_14s", "14 s later", "MiB")
+    idle = Row("idle_return", "idle_return", 200000, 500, is_single=True, **_NO_TIME)
+    per_thread = Line("rss_per_thread", "RSS", "KiB")
+    per_live = Line("rss_per_live", "RSS/live", "x")
+    of_child = (Line("child_rss", "RSS", "MiB"), Line("child_vsz", "VSZ", "MiB"))
     return [
-        Row("fragment", "fragment", 1000000, 40000, is_grown=False,
-            lines=TIME + (Line("rss_per_live", "RSS/live", "x"),)),
-        Row("idle_return", "idle_return", 200000, 500, seconds=2, is_single=True, sets="qb", **rest,
-            lines=(Line("rss_freed", "freed", "MiB"), after_2s)),
-        Row("idle_return", "idle_return", 200000, 500, seconds=14, is_single=True, sets="f", **rest,
-            lines=(Line("rss_freed", "freed", "MiB"), after_2s, Line("rss_after_14s", "14 s later", "MiB"))),
-        Row("idle_threads", "idle_threads", 1, 64, lines=(Line("rss_per_thread", "RSS", "KiB"),), sets="qbf", **rest),
-        Row("startup", "startup", 100, 100, sets="qbf",
-            lines=TIME + (Line("child_rss", "RSS", "MiB"), Line("child_vsz", "VSZ", "MiB"))),
-        *[Row(f"false_shar. {mode}", "false_sharing", 20000, 1000, threads=many, mode=mode)
-          for mode in ("active", "passive")],
-        Row("latency busy", "latency", 1500000, 4096, mode="busy", lines=longest, **rest),
-        Row("latency bulk", "latency", 1, 524288, mode="bulk", is_single=True, lines=longest, sets="b", **rest),
-        Row("latency bulk", "latency", 1, 2147483, mode="bulk", is_single=True, lines=longest, sets="f", **rest),
+        Row("fragment", "fragment", 1000000, 40000, is_grown=False, lines=TIME + (per_live,)),
+        replace(idle, seconds=2, sets="qb", lines=(freed, after_2s)),
+        replace(idle, seconds=14, sets="f", lines=(freed, after_2s, after_14s)),
+        Row("idle_threads", "idle_threads", 1, 64, lines=(per_thread,), sets="qbf", **_NO_TIME),
+        Row("startup", "startup", 100, 100, sets="qbf", lines=TIME + of_child),
+    ]
+
+
+def _sharing_and_latency(cores: int) -> List[Row]:
+    many = max(2, cores)
+    percentiles = (
+        Line("p50", "p50", "ns"),
+        Line("p99_9", "p99.9", "ns"),
+        Line("p99_99", "p99.99", "ns"),
+        Line("longest", "max", "ns"),
+    )
+    bulk = Row(
+        "latency bulk", "latency", 1, 524288, mode="bulk", is_single=True, lines=percentiles, **_NO_TIME
+    )
+    return [
+        Row("false_shar. active", "false_sharing", 20000, 1000, threads=many, mode="active"),
+        Row("false_shar. passive", "false_sharing", 20000, 1000, threads=many, mode="passive"),
+        Row("latency busy", "latency", 1500000, 4096, mode="busy", lines=percentiles, **_NO_TIME),
+        replace(bulk, sets="b"),
+        replace(bulk, sets="f", working_set=2147483),  # 1 GiB
     ]
 
 
 def all_rows(cores: Optional[int] = None) -> List[Row]:
     cores = cores or core_count()
-    return _history(cores) + _patterns(cores) + _behaviour(cores)
+    return _history(cores) + _patterns(cores) + _memory() + _sharing_and_latency(cores)
 
 
 def select(set_name: str, patterns: Optional[List[str]], cores: Optional[int] = None) -> List[Row]:
@@ -146,13 +216,26 @@ def select(set_name: str, patterns: Optional[List[str]], cores: Optional[int] = 
     letter = set_name[0]
     rows = [row for row in all_rows(cores) if letter in row.sets]
     if patterns is not None:
-        rows = [r for r in rows
-                if any(fnmatch.fnmatchcase(r.name, p) or fnmatch.fnmatchcase(r.name.split()[0], p)
-                       or r.program == p for p in patterns)]
+        rows = [
+            r
+            for r in rows
+            if any(
+                fnmatch.fnmatchcase(r.name, p) or fnmatch.fnmatchcase(r.name.split()[0], p) or r.program == p
+                for p in patterns
+            )
+        ]
     return rows
 
 
 def floor_row(row: Row) -> Row:
     """The floor's run of the same loop."""
-    return replace(row, name=f"floor {row.name}", program="floor", mode=row.floor, lines=TIME,
-                   threads=row.threads or 1, floor=None, group=None)
+    return replace(
+        row,
+        name=f"floor {row.name}",
+        program="floor",
+        mode=row.floor,
+        lines=TIME,
+        threads=row.threads or 1,
+        floor=None,
+        group=None,
+    )

@@ -25,6 +25,7 @@ EXIT_INTERRUPTED = 130
 @dataclasses.dataclass
 class Plan:
     """All that is decided before the first run."""
+
     top: str
     rows: List[Row]
     allocators: List[Allocator]
@@ -81,30 +82,49 @@ def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
         progress.close()
 
 
-def build_results(plan: Plan, measured: List[RowSamples], is_partial: bool, header: dict, took_s: float) -> dict:
+def build_results(
+    plan: Plan, measured: List[RowSamples], is_partial: bool, header: dict, took_s: float
+) -> dict:
     names = [a.name for a in plan.allocators]
     twin = f"{plan.baseline} again" if plan.has_noise_check else None
-    rows = [analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha)
-            for m in measured if m.samples or m.failures]
+    rows = [
+        analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha)
+        for m in measured
+        if m.samples or m.failures
+    ]
     return {
-        "format": files.FORMAT, "title": plan.title, "is_partial": is_partial,
+        "format": files.FORMAT,
+        "title": plan.title,
+        "is_partial": is_partial,
         "command": " ".join(shlex.quote(a) for a in [os.path.relpath(sys.argv[0], plan.top), *sys.argv[1:]]),
-        "took_s": took_s, "machine": header, "missing": plan.missing, "baseline": plan.baseline, "names": names,
+        "took_s": took_s,
+        "machine": header,
+        "missing": plan.missing,
+        "baseline": plan.baseline,
+        "names": names,
         "allocators": [dataclasses.asdict(a) for a in plan.allocators],
         "settings": {k: v for k, v in dataclasses.asdict(plan.settings).items() if k != "build"},
-        "clock": plan.clock, "alpha": plan.alpha, "is_user_command": plan.is_user_command, "rows": rows,
+        "clock": plan.clock,
+        "alpha": plan.alpha,
+        "is_user_command": plan.is_user_command,
+        "rows": rows,
         "means": analysis.means([r for r in rows if r["is_complete"]], names, plan.baseline),
-        "noise": analysis.noise(rows), "tally": analysis.tally(rows),
+        "noise": analysis.noise(rows),
+        "tally": analysis.tally(rows),
     }
 
 
 def write_results(results: dict, folder: str) -> None:
-    written = files.write_all(folder, {
-        "results.json": lambda: json.dumps(results, indent=1) + "\n",
-        "results.csv": lambda: files.as_csv(results),
-        "report.html": lambda: report.render(results),
-        "results.md": lambda: markdown.render(results),
-    }, say)
+    written = files.write_all(
+        folder,
+        {
+            "results.json": lambda: json.dumps(results, indent=1) + "\n",
+            "results.csv": lambda: files.as_csv(results),
+            "report.html": lambda: report.render(results),
+            "results.md": lambda: markdown.render(results),
+        },
+        say,
+    )
     for path in written:
         say(f"wrote {os.path.relpath(path)}")
 
@@ -117,8 +137,12 @@ def measure_results(plan: Plan, make_runner: Callable[..., Runner] = Runner) -> 
         print(f"missing: {line}")
     sys.stdout.flush()
     began = time.monotonic()
-    with frozen(plan) as frozen_plan:
-        measured, is_partial = measure_all(frozen_plan, make_runner)
+    try:
+        with frozen(plan) as frozen_plan:
+            measured, is_partial = measure_all(frozen_plan, make_runner)
+    except OSError as error:  # no room for the copies, say
+        say(f"cannot go on: {error}")
+        return None, EXIT_FAILED_RUNS
     took_s = time.monotonic() - began
     load = os.getloadavg()
     header["load after"] = " ".join(f"{v:.2f}" for v in load) + " (1, 5, 15 minutes)"

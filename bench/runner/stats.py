@@ -48,8 +48,10 @@ def _beta_fraction(a: float, b: float, x: float) -> float:
     d = 1.0 / (d if abs(d) > tiny else tiny)
     value = d
     for m in range(1, 1000):
-        for term in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-                     -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
             d = 1.0 + term * d
             d = 1.0 / (d if abs(d) > tiny else tiny)
             c = 1.0 + term / c
@@ -66,8 +68,9 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
         return 0.0
     if x >= 1.0:
         return 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-                     + a * math.log(x) + b * math.log1p(-x))
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
     # The fraction converges fast only on one side of the mean; the symmetry gives the other.
     if x < (a + 1.0) / (a + b + 2.0):
         return front * _beta_fraction(a, b, x) / a
@@ -96,6 +99,7 @@ def t_quantile(confidence: float, freedom: float) -> float:
 @dataclass(frozen=True)
 class Welch:
     """The difference of two means. `low` to `high` is its 95 % interval."""
+
     difference: float
     low: float
     high: float
@@ -113,17 +117,19 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Optional[Welch]:
     if error <= 1e-12 * max(abs(mean(a)), abs(mean(b))):
         same = abs(difference) <= 1e-9 * max(abs(mean(a)), abs(mean(b)), 1e-300)
         return Welch(difference, difference, difference, 1.0 if same else 0.0)
-    freedom = (va + vb) ** 2 / (va ** 2 / (len(a) - 1) + vb ** 2 / (len(b) - 1))
+    freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
     reach = t_quantile(CONFIDENCE, freedom) * error
     return Welch(difference, difference - reach, difference + reach, t_two_sided(difference / error, freedom))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """a against b: the ratio of the medians, the 95 % interval of the ratio, and whether it can be told from 1.
+    """a against b: the ratio of the medians, the 95 % interval of the ratio, and whether it can be told from
+    1.
 
     `verdict` is "less", "more", "tie", or "unknown" with fewer than two values a side.
     """
+
     ratio: Optional[float]
     low: Optional[float]
     high: Optional[float]
@@ -152,5 +158,6 @@ def interval(values: Sequence[float]) -> Optional[tuple]:
 
 def binomial_tail(trials: int, chance: float, at_least: int) -> float:
     """The probability of at least this many successes."""
-    return math.fsum(math.comb(trials, k) * chance ** k * (1 - chance) ** (trials - k)
-                     for k in range(at_least, trials + 1))
+    return math.fsum(
+        math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(at_least, trials + 1)
+    )

@@ -13,8 +13,15 @@ LABEL_WIDTH = 20
 VERDICT_WIDTH = 10
 CELL_WIDTH_AT_LEAST = 8
 MARK_LEGEND = "* best   = no significant difference from the best   ~ one run, no interval"
-FAILURE_WORDS = (("hung", "hangs"), ("crashed", "crash"), ("not in effect", "wrong"), ("no proof", "no proof"),
-                 ("exit code", "fails"), ("ends with", "differs"), ("its output", "differs"))
+FAILURE_WORDS = (
+    ("hung", "hangs"),
+    ("crashed", "crash"),
+    ("not in effect", "wrong"),
+    ("no proof", "no proof"),
+    ("exit code", "fails"),
+    ("ends with", "differs"),
+    ("its output", "differs"),
+)
 
 
 def failure_word(reason: str) -> str:
@@ -59,7 +66,7 @@ def _blocks(names: List[str], baseline: str) -> List[List[str]]:
     if not others:
         return [[baseline]]
     step = room - 1
-    return [[baseline] + others[i:i + step] for i in range(0, len(others), step)]
+    return [[baseline] + others[i : i + step] for i in range(0, len(others), step)]
 
 
 def _text_row(label: str, cells: List[str], last: str, cell_width: int) -> str:
@@ -73,7 +80,7 @@ def _cell_width(columns: List[str]) -> int:
 
 def _header(title: str, columns: List[str], last: str) -> List[str]:
     width = _cell_width(columns)
-    names = [n if len(n) < width else n[:width - 2] + "." for n in columns]
+    names = [n if len(n) < width else n[: width - 2] + "." for n in columns]
     return [_text_row(title, [n + " " for n in names], last, width), "-" * WIDTH]
 
 
@@ -93,8 +100,11 @@ def main_table(results: dict) -> List[str]:
 
 def rss_table(results: dict) -> List[str]:
     from_mib = results["means"]["rss"]["from_mib"]
-    rows = [r for r in results["rows"]
-            if max((s["median"] for s in r["rss"]["stats"].values()), default=0) >= from_mib]
+    rows = [
+        r
+        for r in results["rows"]
+        if max((s["median"] for s in r["rss"]["stats"].values()), default=0) >= from_mib
+    ]
     text: List[str] = []
     for columns in _blocks(results["names"], results["baseline"]) if rows else []:
         width = _cell_width(columns)
@@ -128,8 +138,10 @@ def floor_lines(results: dict) -> List[str]:
     text = ["Above the floor (the same loop over inline stacks without checks):"]
     for row in rows:
         floor = row["floor"]
-        text.append(f"  {row['name']:<20} floor {units.show(floor['median'], 'ns'):>8}, "
-                    f"{results['baseline']} takes {floor['ratio']:.2f} times as long")
+        text.append(
+            f"  {row['name']:<20} floor {units.show(floor['median'], 'ns'):>8}, "
+            f"{results['baseline']} takes {floor['ratio']:.2f} times as long"
+        )
     return text + [""]
 
 
@@ -146,19 +158,25 @@ def failure_lines(results: dict) -> List[str]:
 def noise_lines(noise: Optional[dict]) -> List[str]:
     if noise is None:
         return ["Noise check: did not run; whether these figures can be trusted is not known."]
-    text = [f"Noise check (the same allocator under two names, {noise['rows']} rows): "
-            + ("passed." if noise["is_passed"] else "FAILED: THESE FIGURES ARE NOT TO BE TRUSTED.")]
+    text = [
+        f"Noise check (the same allocator under two names, {noise['rows']} rows): "
+        + ("passed." if noise["is_passed"] else "FAILED: THESE FIGURES ARE NOT TO BE TRUSTED.")
+    ]
     text += ["  " + reason for reason in noise["reasons"]]
-    text.append(f"  {len(noise['differing'])} rows differ at 5 % (about {0.05 * noise['rows']:.1f} would by chance), "
-                f"{abs(noise['bias'] - 1) * 100:.1f} % over all;")
+    text.append(
+        f"  {len(noise['differing'])} rows differ at 5 % (about {0.05 * noise['rows']:.1f} would by chance), "
+        f"{abs(noise['bias'] - 1) * 100:.1f} % over all;"
+    )
     text.append(f"  the median row could tell a difference of {noise['resolution'] * 100:.1f} %.")
     return text
 
 
 def summary_line(results: dict) -> str:
     counts = results["tally"]
-    return (f"{results['baseline']} against the best other allocator, line by line: {counts['wins']} wins, "
-            f"{counts['tie']} ties, {counts['loses']} losses.")
+    return (
+        f"{results['baseline']} against the best other allocator, line by line: {counts['wins']} wins, "
+        f"{counts['tie']} ties, {counts['loses']} losses."
+    )
 
 
 def render(results: dict) -> str:

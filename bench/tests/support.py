@@ -31,9 +31,25 @@ def library(name: str, *macros: str, source: str = "fake_alloc.c") -> str:
     if name not in _built:
         path = os.path.join(_folder, name + ".so")
         compiler = (os.environ.get("CC") or "cc").split()
-        subprocess.run([*compiler, "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror",
-                        "-fno-builtin-malloc", "-shared", "-fPIC", *(f"-D{m}" for m in macros), "-o", path,
-                        os.path.join(TESTS, source)], check=True)
+        subprocess.run(
+            [
+                *compiler,
+                "-std=c17",
+                "-D_GNU_SOURCE",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-fno-builtin-malloc",
+                "-shared",
+                "-fPIC",
+                *(f"-D{m}" for m in macros),
+                "-o",
+                path,
+                os.path.join(TESTS, source),
+            ],
+            check=True,
+        )
         _built[name] = path
     return _built[name]
 
@@ -51,7 +67,20 @@ class Run:
 
 def compare(*arguments: str, command=(), timeout_s: float = 60) -> Run:
     out = folder("out")
-    argv = [sys.executable, os.path.join(BENCH, "compare"), "--out", out, *arguments, *(["--", *command] if command else [])]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=timeout_s, check=False)
+    argv = [
+        sys.executable,
+        os.path.join(BENCH, "compare"),
+        "--out",
+        out,
+        *arguments,
+        *(["--", *command] if command else []),
+    ]
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=timeout_s,
+        check=False,
+    )
     return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), out)

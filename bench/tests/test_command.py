@@ -15,7 +15,9 @@ FEW = ("--rounds", "2", "--target", "0.01", "--no-noise-check")
 class Commands(unittest.TestCase):
     def compare(self, *command: str, options=(), **more) -> tuple:
         fake = support.library("slow200", "FAKE_SPIN=200")
-        run = support.compare(*FEW, f"--alloc=fake={fake}", "--only", "glibc,fake", *options, command=command, **more)
+        run = support.compare(
+            *FEW, f"--alloc=fake={fake}", "--only", "glibc,fake", *options, command=command, **more
+        )
         return run, run.results()["rows"][0]["failures"]
 
     def test_a_command_is_compared(self):
@@ -73,8 +75,14 @@ class Commands(unittest.TestCase):
 
 class Instructions(unittest.TestCase):
     def test_sections_become_instructions_a_pair(self):
-        sections = ["libc local pair 64 100", "empty local pair 16 100", "libc remote malloc 64 10",
-                    "libc remote free 64 10", "empty remote malloc 16 10", "empty remote free 16 10"]
+        sections = [
+            "libc local pair 64 100",
+            "empty local pair 16 100",
+            "libc remote malloc 64 10",
+            "libc remote free 64 10",
+            "empty remote malloc 16 10",
+            "empty remote free 16 10",
+        ]
         totals = {2: 6000, 4: 1000, 6: 300, 8: 500, 10: 50, 12: 50, 3: 99}
         counts = instr.without_loop(instr.per_pair(sections, totals))
         self.assertEqual(counts, {("local", 64): 60 - (10 - 2), ("remote", 64): 80 - (10 - 2)})
@@ -85,8 +93,10 @@ class Instructions(unittest.TestCase):
 
     def test_a_count_that_grew_is_a_regression(self):
         saved = {("local", 64): 50.0, ("local", 16): 50.0, ("batch", 16): 50.0}
-        self.assertEqual(instr.compare({("local", 64): 52.0, ("local", 16): 50.5, ("batch", 16): 40.0}, saved),
-                         ["less: batch 16 bytes: 50.0 -> 40.0", "more: local 64 bytes: 50.0 -> 52.0"])
+        self.assertEqual(
+            instr.compare({("local", 64): 52.0, ("local", 16): 50.5, ("batch", 16): 40.0}, saved),
+            ["less: batch 16 bytes: 50.0 -> 40.0", "more: local 64 bytes: 50.0 -> 52.0"],
+        )
 
     @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
     def test_counts_repeat_exactly_and_can_be_checked(self):
@@ -106,15 +116,20 @@ class Commits(unittest.TestCase):
         top = support.folder("repository")
 
         def git(*arguments: str) -> None:
-            subprocess.run(["git", "-C", top, "-c", "user.name=t", "-c", "user.email=t@t", *arguments], check=True,
-                           stdout=subprocess.DEVNULL)
+            subprocess.run(
+                ["git", "-C", top, "-c", "user.name=t", "-c", "user.email=t@t", *arguments],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
 
         git("init", "-q")
         shutil.copy(os.path.join(support.TESTS, "fake_alloc.c"), top)
         for number, steps in enumerate((300, 300, 450)):
             with open(os.path.join(top, "Makefile"), "w", encoding="utf-8") as file:
-                file.write(f"# {number}\nlibhakmem.so: fake_alloc.c\n\t$(CC) -D_GNU_SOURCE -DFAKE_SPIN={steps} "
-                           "-O2 -fno-builtin-malloc -shared -fPIC -o $@ $<\n")
+                file.write(
+                    f"# {number}\nlibhakmem.so: fake_alloc.c\n\t$(CC) -D_GNU_SOURCE -DFAKE_SPIN={steps} "
+                    "-O2 -fno-builtin-malloc -shared -fPIC -o $@ $<\n"
+                )
             git("add", "Makefile", "fake_alloc.c")
             git("commit", "-q", "-m", str(number))
             git("tag", "-f", ("a", "b", "c")[number])
@@ -125,11 +140,29 @@ class Commits(unittest.TestCase):
         return top
 
     def ab(self, top: str, *arguments: str) -> subprocess.CompletedProcess:
-        program = f"import sys; sys.path.insert(0, {support.BENCH!r}); sys.dont_write_bytecode = True\n" \
-                  f"from runner import ab; sys.exit(ab.main(sys.argv[1:], {top!r}))"
-        return subprocess.run([sys.executable, "-c", program, *arguments, "--rows", "tiny_hot", "--clock", "cpu", "--rounds", "6"],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False,
-                              env={**os.environ, "BENCH_BUILD": support.BUILD})
+        program = (
+            f"import sys; sys.path.insert(0, {support.BENCH!r}); sys.dont_write_bytecode = True\n"
+            f"from runner import ab; sys.exit(ab.main(sys.argv[1:], {top!r}))"
+        )
+        return subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                program,
+                *arguments,
+                "--rows",
+                "tiny_hot",
+                "--clock",
+                "cpu",
+                "--rounds",
+                "6",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+            env={**os.environ, "BENCH_BUILD": support.BUILD},
+        )
 
     def test_two_commits_get_a_verdict_for_each_row(self):
         top = self.repository()
@@ -143,11 +176,16 @@ class Commits(unittest.TestCase):
             if " tie\n" in texts[-1]:
                 break
         self.assertIn(" tie\n", texts[-1])
-        status = subprocess.run(["git", "-C", top, "status", "--porcelain", "--untracked-files=no"],
-                                stdout=subprocess.PIPE, check=True)
+        status = subprocess.run(
+            ["git", "-C", top, "status", "--porcelain", "--untracked-files=no"],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
         self.assertEqual(status.stdout, b"")
-        for arguments, reason in ((("a", "nosuch"), b"nosuch: no such commit"),
-                                  (("a", "broken"), b"broken does not build")):
+        for arguments, reason in (
+            (("a", "nosuch"), b"nosuch: no such commit"),
+            (("a", "broken"), b"broken does not build"),
+        ):
             done = self.ab(top, *arguments)
             self.assertEqual((done.returncode, reason in done.stderr), (2, True), done.stderr)
 

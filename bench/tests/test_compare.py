@@ -63,8 +63,9 @@ class Verdicts(unittest.TestCase):
 
 class Failures(unittest.TestCase):
     def fails(self, name: str, *macros: str, extra=()) -> tuple:
-        run = support.compare(*SHORT, "--rounds", "2", *extra,
-                              *fakes(good=slow(0.1), bad=support.library(name, *macros)))
+        run = support.compare(
+            *SHORT, "--rounds", "2", *extra, *fakes(good=slow(0.1), bad=support.library(name, *macros))
+        )
         row = run.results()["rows"][0]
         self.assertEqual(run.code, 1, run.out + run.err)
         self.assertEqual(len(row["samples"]["good"]), 2)
@@ -87,36 +88,58 @@ class Failures(unittest.TestCase):
         self.assertIn("damaged block", reason)
 
     def test_a_library_without_malloc_is_no_glibc_result(self):
-        run = support.compare(*SHORT, "--rounds", "2", "--no-noise-check",
-                              *fakes(good=slow(0.1), none=support.library("none", source="no_alloc.c")))
+        run = support.compare(
+            *SHORT,
+            "--rounds",
+            "2",
+            "--no-noise-check",
+            *fakes(good=slow(0.1), none=support.library("none", source="no_alloc.c")),
+        )
         self.assertEqual(run.code, 1)
         self.assertIn("not in effect: malloc comes from", run.results()["rows"][0]["failures"]["none"])
         self.assertIn("wrong!", run.out)
 
     def test_when_nothing_works_the_report_still_stands(self):
-        run = support.compare(*SHORT, "--rounds", "2", *fakes(bad=support.library("crash", "FAKE_CRASH_AFTER=500")))
+        run = support.compare(
+            *SHORT, "--rounds", "2", *fakes(bad=support.library("crash", "FAKE_CRASH_AFTER=500"))
+        )
         self.assertEqual(run.code, 1, run.err)
         self.assertIn("crash!", run.out)
         self.assertTrue(os.path.exists(os.path.join(run.folder, "report.html")))
 
     def test_bad_arguments_end_with_2_and_a_reason(self):
         for arguments, reason in (
-                (["--alloc", "x=/nowhere.so"], "/nowhere.so: No such file"),
-                (["--alloc", f"x={support.TESTS}/run"], "not a shared library"),
-                (["--alloc", "x"], "NAME=PATH"),
-                (["--only", "nosuch"], "not found: nosuch"),
-                (["--rows", "nosuch"], "no row of the set"),
-                (["--only", "glibc", "--baseline", "other"], "not among"),
-                (["--show", "/nowhere.json"], "/nowhere.json: No such file"),
-                (["--ignore-output"], "for a command of your own")):
+            (["--alloc", "x=/nowhere.so"], "/nowhere.so: No such file"),
+            (["--alloc", f"x={support.TESTS}/run"], "not a shared library"),
+            (["--alloc", "x"], "NAME=PATH"),
+            (["--only", "nosuch"], "not found: nosuch"),
+            (["--rows", "nosuch"], "no row of the set"),
+            (["--only", "glibc", "--baseline", "other"], "not among"),
+            (["--show", "/nowhere.json"], "/nowhere.json: No such file"),
+            (["--ignore-output"], "for a command of your own"),
+        ):
             run = support.compare(*arguments)
             self.assertEqual((run.code, reason in run.err), (2, True), run.err)
 
     def test_ctrl_c_keeps_what_is_there_and_says_so(self):
         out = support.folder("interrupted")
-        child = subprocess.Popen([sys.executable, os.path.join(support.BENCH, "compare"), "--out", out, "--rows",
-                                  "tiny_hot,batch", "--only", "glibc", "--target", "0.05"],
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                os.path.join(support.BENCH, "compare"),
+                "--out",
+                out,
+                "--rows",
+                "tiny_hot,batch",
+                "--only",
+                "glibc",
+                "--target",
+                "0.05",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
         self.assertTrue(any(line.startswith(b"[1/") for line in iter(child.stderr.readline, b"")))
         time.sleep(0.05)
         os.killpg(child.pid, signal.SIGINT)
@@ -135,7 +158,9 @@ class Failures(unittest.TestCase):
         files.write_file(path, "old")
         os.symlink("/dev/full", path + ".new")
         said = []
-        written = files.write_all(folder, {"results.json": lambda: "new", "results.csv": lambda: "a,b"}, said.append)
+        written = files.write_all(
+            folder, {"results.json": lambda: "new", "results.csv": lambda: "a,b"}, said.append
+        )
         self.assertEqual(written, [os.path.join(folder, "results.csv")])
         self.assertIn("No space left on device", said[0])
         with open(path, encoding="utf-8") as file:
@@ -144,7 +169,9 @@ class Failures(unittest.TestCase):
     def test_a_folder_that_cannot_be_made_does_not_lose_the_table(self):
         blocked = os.path.join(support.folder("blocked"), "file")
         files.write_file(blocked, "")
-        run = support.compare(*SHORT, "--rounds", "2", "--only", "glibc", "--out", os.path.join(blocked, "out"))
+        run = support.compare(
+            *SHORT, "--rounds", "2", "--only", "glibc", "--out", os.path.join(blocked, "out")
+        )
         self.assertEqual(run.code, 0)
         self.assertIn("tiny_hot", run.out)
         self.assertIn("cannot make", run.err)
@@ -153,15 +180,32 @@ class Failures(unittest.TestCase):
 class Output(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.run_done = support.compare("--rows", "tiny_hot,startup,random_mixed 256", "--rounds", "3", "--target",
-                                       "0.005", *fakes(one=slow(0.1), two=slow(0.2), three=slow(0.3)))
+        cls.run_done = support.compare(
+            "--rows",
+            "tiny_hot,startup,random_mixed 256",
+            "--rounds",
+            "3",
+            "--target",
+            "0.005",
+            *fakes(one=slow(0.1), two=slow(0.2), three=slow(0.3)),
+        )
 
     def test_the_table_fits_80_columns(self):
-        table = self.run_done.out[self.run_done.out.index("time of one op"):]
+        table = self.run_done.out[self.run_done.out.index("time of one op") :]
         self.assertLessEqual(max(len(l) for l in table.splitlines() if "Noise check" not in l), 80)
 
     def test_the_header_names_the_machine(self):
-        for word in ("CPU", "cores", "kernel", "THP mode", "governor", "C library", "compiler", "commit", "load before"):
+        for word in (
+            "CPU",
+            "cores",
+            "kernel",
+            "THP mode",
+            "governor",
+            "C library",
+            "compiler",
+            "commit",
+            "load before",
+        ):
             self.assertIn(f"\n{word}", "\n" + self.run_done.out)
 
     def test_the_csv_has_a_line_for_each_figure(self):
@@ -183,6 +227,7 @@ class Output(unittest.TestCase):
 
     def test_the_report_is_one_well_formed_file(self):
         from html.parser import HTMLParser
+
         open_tags = []
 
         class Parser(HTMLParser):

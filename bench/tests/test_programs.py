@@ -12,29 +12,56 @@ from runner import rows
 SMALL = ["1000", "32", "7"]
 # program: the options of each of its variants
 VARIANTS = {
-    "random_mixed": [[]], "tiny_hot": [[]], "mid_mt_gap": [["--threads=1"], ["--threads=3"]],
-    "larson": [["--threads=1"], ["--threads=4"]], "thread_churn": [["--threads=2"]],
+    "random_mixed": [[]],
+    "tiny_hot": [[]],
+    "mid_mt_gap": [["--threads=1"], ["--threads=3"]],
+    "larson": [["--threads=1"], ["--threads=4"]],
+    "thread_churn": [["--threads=2"]],
     "batch": [["--mode=fifo"], ["--mode=lifo"], ["--mode=random"]],
-    "prodcons": [["--mode=balanced", "--threads=2"], ["--mode=balanced", "--threads=3"],
-                 ["--mode=bursty", "--threads=2"], ["--mode=bursty", "--threads=4"], ["--mode=fan", "--threads=3"]],
-    "realloc_grow": [["--mode=small"]], "calloc_large": [[]], "large": [["--mode=mid"]],
-    "fragment": [[]], "idle_return": [["--seconds=0"]], "idle_threads": [[]], "startup": [[]],
+    "prodcons": [
+        ["--mode=balanced", "--threads=2"],
+        ["--mode=balanced", "--threads=3"],
+        ["--mode=bursty", "--threads=2"],
+        ["--mode=bursty", "--threads=4"],
+        ["--mode=fan", "--threads=3"],
+    ],
+    "realloc_grow": [["--mode=small"]],
+    "calloc_large": [[]],
+    "large": [["--mode=mid"]],
+    "fragment": [[]],
+    "idle_return": [["--seconds=0"]],
+    "idle_threads": [[]],
+    "startup": [[]],
     "false_sharing": [["--mode=active"], ["--mode=passive"]],
     "latency": [["--mode=quiet"], ["--mode=busy"], ["--mode=bulk"]],
     "floor": [["--mode=random_mixed"], ["--mode=larson", "--threads=2"]],
 }
 # Where a thousand iterations would be long.
-FEW = {"realloc_grow --mode=huge": ["1", "1", "7"], "large --mode=huge": ["5", "2", "7"], "startup": ["5", "100", "7"],
-       "thread_churn": ["20", "32", "7"], "large --mode=mid": ["50", "8", "7"], "calloc_large": ["50", "4", "7"],
-       "idle_threads": ["2", "8", "7"], "false_sharing": ["200", "33", "7"]}
+FEW = {
+    "realloc_grow --mode=huge": ["1", "1", "7"],
+    "large --mode=huge": ["5", "2", "7"],
+    "startup": ["5", "100", "7"],
+    "thread_churn": ["20", "32", "7"],
+    "large --mode=mid": ["50", "8", "7"],
+    "calloc_large": ["50", "4", "7"],
+    "idle_threads": ["2", "8", "7"],
+    "false_sharing": ["200", "33", "7"],
+}
 
 
 def run(program: str, *arguments: str, preload: str = "") -> subprocess.CompletedProcess:
     env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     if preload:
         env["LD_PRELOAD"] = preload
-    return subprocess.run([os.path.join(support.BUILD, program), *arguments], env=env, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30, check=False)
+    return subprocess.run(
+        [os.path.join(support.BUILD, program), *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=30,
+        check=False,
+    )
 
 
 class Programs(unittest.TestCase):
@@ -64,8 +91,9 @@ class Programs(unittest.TestCase):
 
     def test_the_historic_line_is_printed(self):
         done = run("random_mixed", "2000", "64", "42")
-        self.assertRegex(done.stdout.decode(),
-                         r"^Throughput = \d+ ops/s \[iter=2000 ws=64 seed=42\] time=\d+\.\d+s\n$")
+        self.assertRegex(
+            done.stdout.decode(), r"^Throughput = \d+ ops/s \[iter=2000 ws=64 seed=42\] time=\d+\.\d+s\n$"
+        )
 
     def test_the_same_seed_gives_the_same_work(self):
         first, second = (json.loads(run("fragment", "20000", "200", "5", "--json").stdout) for _ in range(2))
@@ -97,10 +125,12 @@ class Programs(unittest.TestCase):
         times = [t for t, _ in result["points"]]
         self.assertEqual(times, sorted(times))
         self.assertGreaterEqual(times[-1], 1.0)
-        self.assertGreater(result["metrics"]["rss_full"]["value"], 20000 * 500 / 2 ** 20)
+        self.assertGreater(result["metrics"]["rss_full"]["value"], 20000 * 500 / 2**20)
 
     def test_the_histogram_of_latency(self):
-        done = subprocess.run([os.path.join(support.BUILD, "histogram_test")], stdout=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [os.path.join(support.BUILD, "histogram_test")], stdout=subprocess.PIPE, check=False
+        )
         self.assertEqual(done.returncode, 0, done.stdout.decode())
 
     def test_every_program_has_help(self):

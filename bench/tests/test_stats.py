@@ -12,15 +12,23 @@ def integrate_t_density(up_to: float, freedom: float) -> float:
     """The t density from 0, by Simpson's rule: shares nothing with what it checks."""
     front = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2)
     steps = 2000
-    heights = [front * (1 + (up_to * i / steps) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)]
+    heights = [
+        front * (1 + (up_to * i / steps) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)
+    ]
     inner = 4 * math.fsum(heights[1:-1:2]) + 2 * math.fsum(heights[2:-1:2])
     return (heights[0] + inner + heights[-1]) * up_to / steps / 3
 
 
 class Distribution(unittest.TestCase):
     def test_t_quantiles_are_those_of_the_printed_tables(self):
-        for freedom, two_sided_95, two_sided_99 in ((1, 12.706, 63.657), (2, 4.303, 9.925), (5, 2.571, 4.032),
-                                                    (10, 2.228, 3.169), (30, 2.042, 2.750), (120, 1.980, 2.617)):
+        for freedom, two_sided_95, two_sided_99 in (
+            (1, 12.706, 63.657),
+            (2, 4.303, 9.925),
+            (5, 2.571, 4.032),
+            (10, 2.228, 3.169),
+            (30, 2.042, 2.750),
+            (120, 1.980, 2.617),
+        ):
             self.assertAlmostEqual(stats.t_quantile(0.95, freedom), two_sided_95, places=3)
             self.assertAlmostEqual(stats.t_quantile(0.99, freedom), two_sided_99, places=3)
 
@@ -31,8 +39,10 @@ class Distribution(unittest.TestCase):
     def test_incomplete_beta_has_its_closed_forms(self):
         for x in (0.05, 0.3, 0.5, 0.9):
             self.assertAlmostEqual(stats.incomplete_beta(1, 1, x), x, places=12)
-            self.assertAlmostEqual(stats.incomplete_beta(3, 1, x), x ** 3, places=12)
-            self.assertAlmostEqual(stats.incomplete_beta(2, 5, x) + stats.incomplete_beta(5, 2, 1 - x), 1, places=12)
+            self.assertAlmostEqual(stats.incomplete_beta(3, 1, x), x**3, places=12)
+            self.assertAlmostEqual(
+                stats.incomplete_beta(2, 5, x) + stats.incomplete_beta(5, 2, 1 - x), 1, places=12
+            )
 
     def test_binomial_tail(self):
         self.assertAlmostEqual(stats.binomial_tail(3, 0.5, 2), 0.5)
@@ -41,12 +51,14 @@ class Distribution(unittest.TestCase):
 
 class Tests(unittest.TestCase):
     def test_welch_agrees_with_hand_calculation_and_integration(self):
-        # Means 3 and 6, variances 2.5 and 10, five values each: t = -3 / sqrt(2.5), df = 2.5^2 / (0.0625 + 1).
+        # Means 3 and 6, variances 2.5 and 10, five values each: t = -3 / sqrt(2.5), df = 2.5^2 / 1.0625.
         test = stats.welch([1, 2, 3, 4, 5], [2, 4, 6, 8, 10])
         t, freedom = 3 / math.sqrt(2.5), 6.25 / 1.0625
         self.assertAlmostEqual(test.difference, -3.0)
         self.assertAlmostEqual(test.p, 1 - 2 * integrate_t_density(t, freedom), places=9)
-        self.assertAlmostEqual(integrate_t_density((test.high + 3) / math.sqrt(2.5), freedom), 0.475, places=9)
+        self.assertAlmostEqual(
+            integrate_t_density((test.high + 3) / math.sqrt(2.5), freedom), 0.475, places=9
+        )
 
     def test_welch_needs_two_values_a_side(self):
         self.assertIsNone(stats.welch([1.0], [1.0, 2.0]))
@@ -67,17 +79,26 @@ class Tests(unittest.TestCase):
 
     def test_ten_percent_noise_does_not_make_a_winner(self):
         rng = random.Random(3)
-        wrong = sum(stats.compare([math.exp(rng.gauss(0, 0.1)) for _ in range(7)],
-                                  [math.exp(rng.gauss(0, 0.1)) for _ in range(7)], 0.01).verdict != "tie"
-                    for _ in range(1000))
+        wrong = sum(
+            stats.compare(
+                [math.exp(rng.gauss(0, 0.1)) for _ in range(7)],
+                [math.exp(rng.gauss(0, 0.1)) for _ in range(7)],
+                0.01,
+            ).verdict
+            != "tie"
+            for _ in range(1000)
+        )
         self.assertLess(wrong, 20)  # 10 are expected
 
     def test_the_interval_holds_the_true_ratio_95_times_in_100(self):
         rng = random.Random(4)
         held = 0
         for _ in range(1000):
-            found = stats.compare([1.5 * math.exp(rng.gauss(0, 0.1)) for _ in range(7)],
-                                  [math.exp(rng.gauss(0, 0.03)) for _ in range(7)], 0.01)
+            found = stats.compare(
+                [1.5 * math.exp(rng.gauss(0, 0.1)) for _ in range(7)],
+                [math.exp(rng.gauss(0, 0.03)) for _ in range(7)],
+                0.01,
+            )
             held += found.low < 1.5 < found.high
         self.assertTrue(930 <= held <= 970, held)
 
