@@ -240,8 +240,8 @@ struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {
     if (oldest == NULL) {
         return NULL;
     }
-    if (pool->retention.is_set && pool->retention.set_bytes != 0) {
-        return NULL; /* mallopt(M_TRIM_THRESHOLD) has said what may stay, empty SuperSlabs counted in */
+    if (pool->retention.is_set) { /* the program has said what may stay, in place of the options */
+        return pool->empty_count * HAK_SUPERSLAB_BYTES > pool->retention.set_bytes ? oldest : NULL;
     }
     bool is_over_count = pool->empty_count > hak_options.ss_lru_count;
     bool is_over_bytes = pool->empty_count * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
