@@ -9,7 +9,8 @@ size_t hak_reclaim_everything(struct heap *heap) {
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
-    return hak_superslab_trim(0) + hak_large_trim(0);
+    size_t given_bytes = hak_large_trim(0); /* first: its empty extents become SuperSlabs to unmap */
+    return given_bytes + hak_superslab_trim(0);
 }
 
 /* Pages beneath free blocks of one slab, whoever owns it; a slab that somebody works on is left alone. */
@@ -33,5 +34,6 @@ size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {
             given_bytes += purge_slab(&superslab->slabs[unit], heap);
         }
     }
-    return given_bytes + hak_superslab_trim(keep_bytes) + hak_large_trim(keep_bytes);
+    given_bytes += hak_large_trim(keep_bytes);
+    return given_bytes + hak_superslab_trim(keep_bytes);
 }

@@ -11,7 +11,6 @@
 #include "base/bits.h"
 #include "base/config.h"
 #include "os/os.h"
-#include <string.h>
 
 #define LINES_MAX         (HAK_META_BYTES_MAX / HAK_CACHE_LINE_BYTES)
 #define FIRST_CHUNK_BYTES ((size_t)192 * 1024)
@@ -31,10 +30,10 @@ struct free_memory {
 struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
 
 static struct {
-    char *bump;                                    /* under lock: next unused byte, line aligned */
-    char *bump_end;                                /* under lock */
-    struct free_memory *free_lists[LINES_MAX + 1]; /* under lock, by size in lines */
-    struct chunk *newest;                          /* under lock */
+    char *bump;     /* under lock: next unused byte, line aligned */
+    char *bump_end; /* under lock */
+    struct free_memory *free_lists[HAK_META_KINDS][LINES_MAX + 1]; /* under lock, by size in lines */
+    struct chunk *newest;                                          /* under lock */
     _Atomic size_t mapped_bytes;
 } arena;
 
@@ -45,12 +44,12 @@ static size_t lines_of(size_t bytes) {
 
 /* NULL when the free list and the chunk are exhausted. The lock is held. Sets *is_zero for never-used memory.
  */
-static void *take_locked(size_t lines, bool *is_zero) {
-    struct free_memory *memory = arena.free_lists[lines];
+static void *take_locked(enum hak_meta_kind kind, size_t lines, bool *is_zero) {
+    struct free_memory *memory = arena.free_lists[kind][lines];
     size_t bytes = lines * HAK_CACHE_LINE_BYTES;
     *is_zero = memory == NULL;
     if (memory != NULL) {
-        arena.free_lists[lines] = memory->next;
+        arena.free_lists[kind][lines] = memory->next;
         return memory;
     }
     if ((size_t)(arena.bump_end - arena.bump) < bytes) {
@@ -61,10 +60,10 @@ static void *take_locked(size_t lines, bool *is_zero) {
     return fresh;
 }
 
-static void put_locked(void *memory, size_t lines) {
+static void put_locked(enum hak_meta_kind kind, void *memory, size_t lines) {
     struct free_memory *node = memory;
-    node->next = arena.free_lists[lines];
-    arena.free_lists[lines] = node;
+    node->next = arena.free_lists[kind][lines];
+    arena.free_lists[kind][lines] = node;
 }
 
 /* What is left of a chunk when the next one replaces it goes to the free lists. The lock is held. */
@@ -72,7 +71,7 @@ static void retire_chunk_locked(void) {
     size_t lines = (size_t)(arena.bump_end - arena.bump) / HAK_CACHE_LINE_BYTES;
     while (lines != 0) {
         size_t part = lines < LINES_MAX ? lines : LINES_MAX;
-        put_locked(arena.bump, part);
+        put_locked(HAK_META_RECORD, arena.bump, part);
         arena.bump += part * HAK_CACHE_LINE_BYTES;
         lines -= part;
     }
@@ -105,16 +104,26 @@ static bool add_chunk(void) {
     return true;
 }
 
-void *hak_meta_alloc(size_t bytes) {
+/* What a stale look-up may be reading: by atomic stores. The first word, the link of the free list, is no
+ * header. */
+static void clear(void *memory, size_t bytes) {
+    _Atomic uint64_t *words = memory;
+    for (size_t i = 0; i < bytes / sizeof *words; i++) {
+        hak_atomic_store_relaxed(&words[i],
+                                 (uint64_t)0); /* relaxed: whoever reads it now has a wrong pointer */
+    }
+}
+
+void *hak_meta_alloc_kind(enum hak_meta_kind kind, size_t bytes) {
     size_t lines = lines_of(bytes);
     bool is_zero;
     for (;;) {
         hak_lock_acquire(&hak_meta_lock);
-        void *memory = take_locked(lines, &is_zero);
+        void *memory = take_locked(kind, lines, &is_zero);
         hak_lock_release(&hak_meta_lock);
         if (memory != NULL) {
             if (!is_zero) {
-                memset(memory, 0, lines * HAK_CACHE_LINE_BYTES);
+                clear(memory, lines * HAK_CACHE_LINE_BYTES);
             }
             return memory;
         }
@@ -124,11 +133,19 @@ void *hak_meta_alloc(size_t bytes) {
     }
 }
 
-void hak_meta_free(void *memory, size_t bytes) {
+void hak_meta_free_kind(enum hak_meta_kind kind, void *memory, size_t bytes) {
     size_t lines = lines_of(bytes);
     hak_lock_acquire(&hak_meta_lock);
-    put_locked(memory, lines);
+    put_locked(kind, memory, lines);
     hak_lock_release(&hak_meta_lock);
+}
+
+void *hak_meta_alloc(size_t bytes) {
+    return hak_meta_alloc_kind(HAK_META_RECORD, bytes);
+}
+
+void hak_meta_free(void *memory, size_t bytes) {
+    hak_meta_free_kind(HAK_META_RECORD, memory, bytes);
 }
 
 size_t hak_meta_mapped_bytes(void) {

@@ -46,7 +46,7 @@ static void store_freed_words(const struct slab *slab) {
 int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     unsigned capacity = hak_class_capacity(class_idx);
     HAK_ASSERT(slab->units == hak_class_units[class_idx]);
-    char *memory = hak_meta_alloc(map_allocation_bytes(capacity));
+    char *memory = hak_meta_alloc_kind(HAK_META_MAP, map_allocation_bytes(capacity));
     if (memory == NULL) {
         return ENOMEM;
     }
@@ -189,6 +189,7 @@ void hak_slab_retire(struct slab *slab) {
     /* release: pairs with the acquire of the word in hak_slab_lease_any(), hak_slab_lease_warm(): a stale
      * hint fails */
     hak_atomic_store_release(&slab->word, HAK_WORD_UNASSIGNED);
-    hak_meta_free((char *)(void *)map - MAP_PREFIX_BYTES, map_allocation_bytes(slab->capacity_blocks));
+    hak_meta_free_kind(HAK_META_MAP, (char *)(void *)map - MAP_PREFIX_BYTES,
+                       map_allocation_bytes(slab->capacity_blocks));
     hak_superslab_give_units(slab, is_zero);
 }
