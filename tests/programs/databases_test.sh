@@ -45,6 +45,7 @@ run_redis() {
     local pid status
     redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no --dir "$PWD" >log 2>&1 &
     pid=$!
+    trap 'kill "$pid" 2>/dev/null' EXIT # of this side's subshell
     for _ in {1..100}; do
         [[ -S socket ]] && break
         sleep 0.05
@@ -87,6 +88,7 @@ run_postgres() {
         sleep 0.05
     done
     pid=$(sed -n 1p db/postmaster.pid) || return
+    trap 'kill -INT "$pid" 2>/dev/null' EXIT # of this side's subshell
     as_postgres "$postgres_folder/pgbench" -i -q -s 1 >>log 2>&1 &&
         as_postgres "$postgres_folder/pgbench" -n -c 4 -j 2 -t $((150 * scale)) --random-seed=42 >>log 2>&1
     status=$?
