@@ -35,7 +35,8 @@ static bool is_empty(const struct hak_extent *extent) {
 static void link_free(struct hak_extent *extent, unsigned page, unsigned pages) {
     struct hak_run_node *node = &extent->nodes[page / 2];
     set_tags(extent, page, pages);
-    hak_page_map_set(&extent->free, page, page + pages);
+    hak_page_map_set_one(&extent->free_ends, page);
+    hak_page_map_set_one(&extent->free_ends, page + pages - 1);
     node->page = (uint16_t)page;
     node->pages = (uint16_t)pages;
     node->is_dirty = hak_page_map_find(&extent->dirty, page, page + pages, true) != page + pages;
@@ -50,34 +51,39 @@ static unsigned unlink_free(struct hak_extent *extent, unsigned page) {
     unsigned pages = extent->run_pages[page];
     HAK_ASSERT(node->page == page && node->pages == pages);
     hak_run_index_remove(node->is_dirty ? &dirty_runs : &clean_runs, node);
-    hak_page_map_clear(&extent->free, page, page + pages);
+    hak_page_map_clear_one(&extent->free_ends, page);
+    hak_page_map_clear_one(&extent->free_ends, page + pages - 1);
     empty_extents -= is_empty(extent);
     extent->free_pages -= pages;
     return pages;
 }
 
+/* The pages were in no free run, so none of them counted as dirty. */
 static void make_dirty(struct hak_extent *extent, unsigned page, unsigned pages) {
-    unsigned fresh_pages = pages - hak_page_map_count(&extent->dirty, page, page + pages);
+    HAK_ASSERT(hak_page_map_count(&extent->dirty, page, page + pages) == 0);
     hak_page_map_set(&extent->dirty, page, page + pages);
-    extent->dirty_pages += fresh_pages;
-    hak_retain_add_dirty(fresh_pages * hak_os_page_bytes());
+    extent->dirty_pages += pages;
+    hak_retain_add_dirty(pages * hak_os_page_bytes());
 }
 
-static void make_clean(struct hak_extent *extent, unsigned page, unsigned pages) {
-    unsigned dirty_pages = hak_page_map_count(&extent->dirty, page, page + pages);
-    hak_page_map_clear(&extent->dirty, page, page + pages);
+/* The pages count as dirty no more, whatever they hold; *dirty gets the bits of those that did. */
+static unsigned take_dirty(struct hak_extent *extent, unsigned page, unsigned pages,
+                           struct hak_page_map *dirty) {
+    hak_page_map_take(&extent->dirty, page, page + pages, dirty);
+    unsigned dirty_pages = hak_page_map_count(dirty, page, page + pages);
     extent->dirty_pages -= dirty_pages;
     hak_retain_remove_dirty(dirty_pages * hak_os_page_bytes());
+    return dirty_pages;
 }
 
 /* Pages that are in no run's count become a free run, joined with its free neighbours. */
 static void join_free(struct hak_extent *extent, unsigned page, unsigned pages) {
-    if (page != 0 && hak_page_map_test(&extent->free, page - 1)) {
+    if (page != 0 && hak_page_map_test(&extent->free_ends, page - 1)) {
         unsigned before_pages = extent->run_pages[page - 1];
         page -= before_pages;
         pages += unlink_free(extent, page);
     }
-    if (page + pages != extent->pages && hak_page_map_test(&extent->free, page + pages)) {
+    if (page + pages != extent->pages && hak_page_map_test(&extent->free_ends, page + pages)) {
         pages += unlink_free(extent, page + pages);
     }
     link_free(extent, page, pages);
@@ -153,8 +159,9 @@ static hak_word word_of_freed_unit(const struct hak_extent *extent, unsigned uni
 
 struct superslab *hak_extent_close(struct hak_extent *extent, bool *is_zero) {
     HAK_ASSERT(is_empty(extent));
+    struct hak_page_map dirty;
     *is_zero = extent->dirty_pages == 0;
-    make_clean(extent, 0, extent->pages);
+    (void)take_dirty(extent, 0, extent->pages, &dirty);
     (void)unlink_free(extent, 0);
     unused_pages -= extent->pages;
     for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
@@ -185,15 +192,6 @@ static struct hak_extent *extent_of(struct hak_run_node *node) {
     return (struct hak_extent *)((char *)first - offsetof(struct hak_extent, nodes));
 }
 
-/* Notes the run's dirty pages in *run and makes its pages clean: a live page is nobody's to purge. */
-static void note_dirty(struct hak_run *run) {
-    for (unsigned w = 0; w < HAK_PAGE_MAP_WORDS; w++) {
-        run->dirty.words[w] =
-            run->extent->dirty.words[w] & hak_page_map_mask(w, run->page, run->page + run->pages);
-    }
-    make_clean(run->extent, run->page, run->pages);
-}
-
 static void pages_to_live(struct hak_extent *extent, unsigned page, unsigned pages) {
     set_tags(extent, page, pages);
     hak_page_map_set_one(&extent->live_starts, page);
@@ -218,7 +216,7 @@ bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run) 
         link_free(extent, page + pages, end - page - pages);
     }
     *run = (struct hak_run){.extent = extent, .page = page, .pages = pages};
-    note_dirty(run);
+    run->dirty_pages = take_dirty(extent, page, pages, &run->dirty);
     pages_to_live(extent, page, pages);
     return true;
 }
@@ -288,7 +286,7 @@ bool hak_extent_grow(struct hak_extent *extent, unsigned page, unsigned pages) {
     unsigned old_pages = extent->run_pages[page];
     unsigned end = page + old_pages;
     unsigned more_pages = pages - old_pages;
-    if (end == extent->pages || !hak_page_map_test(&extent->free, end) ||
+    if (end == extent->pages || !hak_page_map_test(&extent->free_ends, end) ||
         extent->run_pages[end] < more_pages) {
         return false;
     }
@@ -296,7 +294,8 @@ bool hak_extent_grow(struct hak_extent *extent, unsigned page, unsigned pages) {
     if (free_pages != more_pages) {
         link_free(extent, end + more_pages, free_pages - more_pages);
     }
-    make_clean(extent, end, more_pages);
+    struct hak_page_map dirty;
+    (void)take_dirty(extent, end, more_pages, &dirty);
     hak_retain_remove_live(old_pages * hak_os_page_bytes());
     unused_pages += old_pages;
     pages_to_live(extent, page, pages);
@@ -331,7 +330,7 @@ bool hak_extent_hold_dirtiest(struct hak_run *run) {
     }
     *run = (struct hak_run){.extent = extent_of(node), .page = node->page, .pages = node->pages};
     (void)unlink_free(run->extent, run->page);
-    note_dirty(run);
+    run->dirty_pages = take_dirty(run->extent, run->page, run->pages, &run->dirty);
     run->extent->held_pages += run->pages;
     return true;
 }
@@ -339,12 +338,11 @@ bool hak_extent_hold_dirtiest(struct hak_run *run) {
 void hak_extent_purged_to_free(const struct hak_run *run, bool is_zero) {
     struct hak_extent *extent = run->extent;
     if (!is_zero) {
-        unsigned dirty_pages = hak_page_map_count(&run->dirty, 0, extent->pages);
         for (unsigned w = 0; w < HAK_PAGE_MAP_WORDS; w++) {
             extent->dirty.words[w] |= run->dirty.words[w];
         }
-        extent->dirty_pages += dirty_pages;
-        hak_retain_add_dirty(dirty_pages * hak_os_page_bytes());
+        extent->dirty_pages += run->dirty_pages;
+        hak_retain_add_dirty(run->dirty_pages * hak_os_page_bytes());
     }
     held_to_free(extent, run->page, run->pages);
 }
@@ -365,8 +363,8 @@ void hak_extent_free_held(void) {
     for (struct hak_extent *extent = all_extents; extent != NULL; extent = extent->all_next) {
         for (unsigned page = 0; extent->base != 0 && extent->held_pages != 0 && page < extent->pages;) {
             unsigned pages = extent->run_pages[page];
-            bool is_held =
-                !hak_page_map_test(&extent->live_starts, page) && !hak_page_map_test(&extent->free, page);
+            bool is_held = !hak_page_map_test(&extent->live_starts, page) &&
+                           !hak_page_map_test(&extent->free_ends, page);
             if (is_held) {
                 make_dirty(extent, page, pages);
                 held_to_free(extent, page, pages);

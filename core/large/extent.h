@@ -17,8 +17,8 @@
 
 /*
  * Owner: this floor, under hak_large_lock. Invariant: the runs tile `pages`; free_pages + held_pages + pages
- * of live runs == pages; `dirty` is a subset of `free`; no two free runs touch; freed_pages[i] is 0 for every
- * page i of a live run.
+ * of live runs == pages; `dirty` holds pages of free runs alone; no two free runs touch; freed_pages[i] is 0
+ * for every page i of a live run.
  */
 struct hak_extent {
     uintptr_t base;              /* 0: the record has no memory */
@@ -30,7 +30,7 @@ struct hak_extent {
     unsigned held_pages;
     unsigned dirty_pages;                       /* free pages that are not known to be zero */
     struct hak_page_map live_starts;            /* first pages of live runs */
-    struct hak_page_map free;                   /* pages of free runs */
+    struct hak_page_map free_ends;              /* first and last pages of free runs */
     struct hak_page_map dirty;                  /* free pages that may hold something */
     uint16_t run_pages[HAK_EXTENT_PAGES_MAX];   /* length, at the first and the last page of each run */
     uint16_t freed_pages[HAK_EXTENT_PAGES_MAX]; /* length of the free block that last started here; or 0 */
@@ -43,6 +43,7 @@ struct hak_run {
     struct hak_extent *extent;
     unsigned page;
     unsigned pages;
+    unsigned dirty_pages;
     struct hak_page_map dirty;
 };
 
@@ -115,6 +116,9 @@ struct hak_extent_sums {
 
 /* Checks an extent that has memory and adds to the sums; sets *why to what broke. */
 void hak_extent_check(const struct hak_extent *extent, struct hak_extent_sums *sums, const char **why);
+
+/* The same for assertions: nothing is broken. */
+bool hak_extent_is_sound(const struct hak_extent *extent);
 
 /* Checks the indexes and returns how many free runs they hold; sets *why to what broke. */
 size_t hak_extent_check_indexes(const char **why);

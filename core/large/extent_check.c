@@ -11,20 +11,22 @@ static enum run_state state_of(const struct hak_extent *extent, unsigned page) {
     if (hak_page_map_test(&extent->live_starts, page)) {
         return RUN_LIVE;
     }
-    return hak_page_map_test(&extent->free, page) ? RUN_FREE : RUN_HELD;
+    return hak_page_map_test(&extent->free_ends, page) ? RUN_FREE : RUN_HELD;
 }
 
 /* The first rule that the run [page, end) breaks, or NULL. */
 static const char *fault_of_run(const struct hak_extent *extent, unsigned page, unsigned end) {
     enum run_state state = state_of(extent, page);
-    unsigned free_pages = hak_page_map_count(&extent->free, page, end);
+    unsigned free_ends = hak_page_map_count(&extent->free_ends, page, end);
+    unsigned free_ends_due = state != RUN_FREE ? 0 : end - page == 1 ? 1 : 2;
     unsigned starts = hak_page_map_count(&extent->live_starts, page, end);
     const struct hak_run_node *node = &extent->nodes[page / 2];
     if (extent->run_pages[end - 1] != end - page) {
         return "extent: a run's two lengths differ";
     }
-    if (free_pages != (state == RUN_FREE ? end - page : 0) || starts != (state == RUN_LIVE ? 1 : 0)) {
-        return "extent: a run's pages are not all in its state";
+    if (free_ends != free_ends_due || hak_page_map_test(&extent->free_ends, end - 1) != (state == RUN_FREE) ||
+        starts != (state == RUN_LIVE ? 1 : 0)) {
+        return "extent: a run is marked as two kinds at once";
     }
     if (state != RUN_FREE && hak_page_map_count(&extent->dirty, page, end) != 0) {
         return "extent: a page that is not free counts as dirty";
@@ -32,7 +34,7 @@ static const char *fault_of_run(const struct hak_extent *extent, unsigned page, 
     if (state == RUN_FREE && (node->page != page || node->pages != end - page)) {
         return "extent: a free run is not in the index";
     }
-    if (state == RUN_FREE && end < extent->pages && hak_page_map_test(&extent->free, end)) {
+    if (state == RUN_FREE && end < extent->pages && hak_page_map_test(&extent->free_ends, end)) {
         return "extent: free neighbours are not joined";
     }
     for (unsigned i = page; state == RUN_LIVE && i < end; i++) {
@@ -80,4 +82,11 @@ void hak_extent_check(const struct hak_extent *extent, struct hak_extent_sums *s
     sums->dirty_bytes += extent->dirty_pages * page_bytes;
     sums->empty_extents += pages_in_state[RUN_FREE] == extent->pages;
     *why = fault != NULL ? fault : *why;
+}
+
+bool hak_extent_is_sound(const struct hak_extent *extent) {
+    struct hak_extent_sums sums = {0};
+    const char *why = NULL;
+    hak_extent_check(extent, &sums, &why);
+    return why == NULL;
 }

@@ -55,8 +55,7 @@ void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
     if (!alloc_fresh(bytes, align, &fresh)) {
         return NULL;
     }
-    *is_zero = fresh.is_run ? hak_page_map_count(&fresh.run.dirty, 0, HAK_EXTENT_PAGES_MAX) == 0
-                            : fresh.dirty_bytes == 0;
+    *is_zero = fresh.is_run ? fresh.run.dirty_pages == 0 : fresh.dirty_bytes == 0;
     return fresh.block;
 }
 

@@ -29,38 +29,39 @@ HAK_INLINE void hak_page_map_clear_one(struct hak_page_map *map, unsigned page) 
     map->words[page / 64u] &= ~((uint64_t)1 << (page % 64u));
 }
 
-/* The bits of word `word` that lie in [first, end). */
+/* The bits of word `word` that lie in [first, end), which reaches into that word. */
 HAK_INLINE uint64_t hak_page_map_mask(unsigned word, unsigned first, unsigned end) {
-    unsigned low = word * 64u;
     uint64_t mask = UINT64_MAX;
-    if (end <= low || first >= low + 64u) {
-        return 0;
+    if (word == first / 64u) {
+        mask <<= first % 64u;
     }
-    if (first > low) {
-        mask &= UINT64_MAX << (first - low);
-    }
-    if (end < low + 64u) {
-        mask &= UINT64_MAX >> (low + 64u - end);
+    if (word == (end - 1) / 64u) {
+        mask &= UINT64_MAX >> (63u - (end - 1) % 64u);
     }
     return mask;
 }
 
+/* In the functions on ranges: first < end. */
 HAK_INLINE void hak_page_map_set(struct hak_page_map *map, unsigned first, unsigned end) {
-    for (unsigned w = first / 64u; w < HAK_PAGE_MAP_WORDS && w * 64u < end; w++) {
+    for (unsigned w = first / 64u; w <= (end - 1) / 64u; w++) {
         map->words[w] |= hak_page_map_mask(w, first, end);
     }
 }
 
-HAK_INLINE void hak_page_map_clear(struct hak_page_map *map, unsigned first, unsigned end) {
-    for (unsigned w = first / 64u; w < HAK_PAGE_MAP_WORDS && w * 64u < end; w++) {
-        map->words[w] &= ~hak_page_map_mask(w, first, end);
+/* Clears the bits of the range; those that were set come out in *taken, at the same places. */
+HAK_INLINE void hak_page_map_take(struct hak_page_map *map, unsigned first, unsigned end,
+                                  struct hak_page_map *taken) {
+    for (unsigned w = first / 64u; w <= (end - 1) / 64u; w++) {
+        taken->words[w] = map->words[w] & hak_page_map_mask(w, first, end);
+        map->words[w] ^= taken->words[w];
     }
 }
 
 HAK_INLINE unsigned hak_page_map_count(const struct hak_page_map *map, unsigned first, unsigned end) {
     unsigned count = 0;
-    for (unsigned w = first / 64u; w < HAK_PAGE_MAP_WORDS && w * 64u < end; w++) {
-        count += (unsigned)__builtin_popcountll(map->words[w] & hak_page_map_mask(w, first, end));
+    for (unsigned w = first / 64u; w <= (end - 1) / 64u; w++) {
+        uint64_t bits = map->words[w] & hak_page_map_mask(w, first, end);
+        count += bits == 0 ? 0 : (unsigned)__builtin_popcountll(bits);
     }
     return count;
 }
@@ -68,18 +69,22 @@ HAK_INLINE unsigned hak_page_map_count(const struct hak_page_map *map, unsigned 
 /* The first page of [first, end) whose bit is `value`; `end` when there is none. */
 HAK_INLINE unsigned hak_page_map_find(const struct hak_page_map *map, unsigned first, unsigned end,
                                       bool value) {
-    for (unsigned w = first / 64u; w < HAK_PAGE_MAP_WORDS && w * 64u < end; w++) {
-        uint64_t bits = (value ? map->words[w] : ~map->words[w]) & hak_page_map_mask(w, first, end);
-        if (bits != 0) {
-            return w * 64u + hak_ctz64(bits);
+    uint64_t flip = value ? 0 : UINT64_MAX;
+    unsigned word = first / 64u;
+    uint64_t bits = (map->words[word] ^ flip) & UINT64_MAX << (first % 64u);
+    while (bits == 0) {
+        if (++word * 64u >= end) {
+            return end;
         }
+        bits = map->words[word] ^ flip;
     }
-    return end;
+    unsigned page = word * 64u + hak_ctz64(bits);
+    return page < end ? page : end;
 }
 
 /* The end of the last set bit of [first, end); `first` when there is none. */
 HAK_INLINE unsigned hak_page_map_last_end(const struct hak_page_map *map, unsigned first, unsigned end) {
-    for (unsigned w = (end + 63u) / 64u; w-- > first / 64u;) {
+    for (unsigned w = (end - 1) / 64u + 1; w-- > first / 64u;) {
         uint64_t bits = map->words[w] & hak_page_map_mask(w, first, end);
         if (bits != 0) {
             return w * 64u + hak_log2(bits) + 1u;

@@ -113,8 +113,7 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
         given_bytes = settle_mapping(step, outcome);
     } else {
         bool is_zero = outcome == PURGED;
-        unsigned dirty_pages = hak_page_map_count(&step->run.dirty, 0, HAK_EXTENT_PAGES_MAX);
-        given_bytes = is_zero ? dirty_pages * hak_os_page_bytes() : 0;
+        given_bytes = is_zero ? step->run.dirty_pages * hak_os_page_bytes() : 0;
         hak_extent_purged_to_free(&step->run, is_zero);
     }
     if (outcome == FAILED) {
@@ -136,7 +135,8 @@ void hak_release_excess(uint64_t now_ms) {
         hak_lock_acquire(&hak_large_lock);
         hak_retain_returned(settle(&step, outcome, now_ms), now_ms);
         hak_lock_release(&hak_large_lock);
-        if (outcome == FAILED) {
+        /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this free. */
+        if (outcome == FAILED || (outcome == PURGED && step.mapping != NULL)) {
             return;
         }
     }
@@ -160,16 +160,22 @@ static void close_empty_extents(void) {
     }
 }
 
-/* One step of a trim; false when there is nothing more to do, or nothing more that can be done. */
-static bool trim_step(size_t keep_bytes, size_t *given_bytes, size_t *pieces_left) {
+/* What a trim has done and may still try. */
+struct trim {
+    size_t keep_bytes;
+    size_t given_bytes;
+    size_t tries_left; /* for pieces that cannot be unmapped: none of them is asked for ever */
+};
+
+/* One step; false when there is nothing more to do, or nothing more that can be done. */
+static bool trim_step(struct trim *trim) {
     struct step step;
     bool has_step = false;
     hak_lock_acquire(&hak_large_lock);
-    if (hak_retain.dirty_bytes > keep_bytes) {
-        has_step = pick(&step, hak_retain.dirty_bytes - keep_bytes, false, true);
-    } else if (keep_bytes == 0 && hak_mapping_oldest() != NULL && *pieces_left != 0) {
+    if (hak_retain.dirty_bytes > trim->keep_bytes) {
+        has_step = pick(&step, hak_retain.dirty_bytes - trim->keep_bytes, trim->tries_left == 0, true);
+    } else if (trim->keep_bytes == 0 && hak_mapping_oldest() != NULL && trim->tries_left != 0) {
         pick_mapping(&step, hak_mapping_oldest(), SIZE_MAX);
-        (*pieces_left)--;
         has_step = true;
     }
     hak_lock_release(&hak_large_lock);
@@ -178,18 +184,18 @@ static bool trim_step(size_t keep_bytes, size_t *given_bytes, size_t *pieces_lef
     }
     enum outcome outcome = carry_out(&step);
     hak_lock_acquire(&hak_large_lock);
-    *given_bytes += settle(&step, outcome, hak_retain.touched_ms);
+    trim->given_bytes += settle(&step, outcome, hak_retain.touched_ms);
     hak_lock_release(&hak_large_lock);
+    trim->tries_left -= step.mapping != NULL && outcome != UNMAPPED && trim->tries_left != 0;
     return outcome != FAILED;
 }
 
 size_t hak_release_all(size_t keep_bytes) {
-    size_t given_bytes = 0;
-    size_t pieces_left = hak_large_policy.kept_count_max; /* a piece that will not go is not asked for ever */
-    while (trim_step(keep_bytes, &given_bytes, &pieces_left)) {
+    struct trim trim = {.keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max};
+    while (trim_step(&trim)) {
     }
     if (keep_bytes == 0) {
         close_empty_extents();
     }
-    return given_bytes;
+    return trim.given_bytes;
 }

@@ -64,8 +64,8 @@ static bool take(unsigned pages, unsigned align_pages, struct hak_run *run) {
     hak_retain_touch(now_ms);
     bool has_room = hak_extent_take(pages, align_pages, run);
     if (has_room) {
-        unsigned dirty_pages = hak_page_map_count(&run->dirty, run->page, run->page + pages);
-        hak_retain_fetched((pages - dirty_pages) * hak_os_page_bytes(), now_ms);
+        HAK_ASSERT(hak_extent_is_sound(run->extent));
+        hak_retain_fetched((pages - run->dirty_pages) * hak_os_page_bytes(), now_ms);
     }
     hak_lock_release(&hak_large_lock);
     return has_room;
@@ -85,10 +85,11 @@ bool hak_run_alloc(size_t bytes, size_t align, struct hak_run *run) {
 void hak_run_zero(const struct hak_run *run, size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
     unsigned end = run->page + pages_of(bytes);
-    for (unsigned page = run->page; page < end;) {
+    for (unsigned page = run->page; run->dirty_pages != 0 && page < end;) {
         unsigned first = hak_page_map_find(&run->dirty, page, end, true);
-        page = hak_page_map_find(&run->dirty, first, end, false);
+        page = first;
         if (first < end) {
+            page = hak_page_map_find(&run->dirty, first, end, false);
             memset(hak_extent_address(run->extent, first, page_bytes), 0, (page - first) * page_bytes);
         }
     }
@@ -98,6 +99,7 @@ void hak_run_zero(const struct hak_run *run, size_t bytes) {
 static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
     struct superslab *superslab = NULL;
     bool is_zero = false;
+    HAK_ASSERT(hak_extent_is_sound(extent));
     if (hak_extent_is_surplus(extent)) {
         superslab = hak_extent_close(extent, &is_zero);
     }

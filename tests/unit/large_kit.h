@@ -65,6 +65,7 @@ static struct {
     bool is_armed;
     unsigned calls;
     unsigned fail_first, fail_last; /* these fail */
+    bool is_unmapping_refused;      /* as when the kernel's limit of maps is reached */
 } os_faults;
 
 static inline bool call_fails(void) {
@@ -105,6 +106,10 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
 }
 
 int munmap(void *address, size_t bytes) {
+    if (os_faults.is_unmapping_refused) {
+        errno = ENOMEM;
+        return -1;
+    }
     return call_fails() ? -1 : (int)syscall(SYS_munmap, address, bytes);
 }
 

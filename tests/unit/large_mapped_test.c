@@ -719,6 +719,37 @@ static void all_system_calls_from_one_on_may_fail(void **state) {
     check_sound();
 }
 
+static void what_cannot_be_unmapped_is_purged_and_used_again(void **state) {
+    (void)state;
+    enum { BLOCKS = 90 };
+    static char *blocks[BLOCKS];
+    char *run = must_alloc(500 * KIB);
+    char *wall = must_alloc(40 * KIB);
+    os_faults.is_unmapping_refused = true;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = must_alloc(MIB);
+        use(blocks[i], MIB);
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        uint64_t calls = memory_calls();
+        release(blocks[i]);
+        assert_in_range(memory_calls() - calls, 0, 2 * hak_large_policy.release_calls_max);
+    }
+    check_sound();
+    assert_in_range(counts_now().kept_bytes, 64 * MIB, BLOCKS * MIB);
+    release(run);
+    (void)hak_large_trim(0);
+    assert_int_equal(counts_now().dirty_bytes, 0);
+    char *again = hak_large_calloc(MIB);
+    assert_true(bytes_are(again, MIB, 0));
+    release(again);
+    check_sound();
+    os_faults.is_unmapping_refused = false;
+    (void)hak_large_trim(0);
+    assert_int_equal(counts_now().kept_bytes, 0);
+    release(wall);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start_clean)
 
 int main(void) {
@@ -734,6 +765,7 @@ int main(void) {
         TEST(wrong_pointers_end_in_their_line),
         TEST(every_system_call_may_fail),
         TEST(all_system_calls_from_one_on_may_fail),
+        TEST(what_cannot_be_unmapped_is_purged_and_used_again),
     };
     const struct CMUnitTest for_pages_of_the_kernel[] = {
         TEST(the_same_with_pages_of_16_kib),
