@@ -25,7 +25,8 @@
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif
 
-/* The last round of destructors is ours, but for ThreadSanitizer, which takes its thread apart in that round. */
+/* The last round of destructors is ours, but for ThreadSanitizer, which takes its thread apart in that round.
+ */
 #define EXIT_ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - HAK_TSAN)
 
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,

@@ -14,7 +14,7 @@
 #define CAPACITY_FIRST 30u
 #define CAPACITY_MAX   254u
 #define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
-#define HEAT_TO_ARRAY  6u  /* operations on a cold class before it may cache */
+#define HEAT_TO_ARRAY  32u /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */
 
 /* Bytes of blocks that one class may cache in one thread, by profile. */
@@ -85,7 +85,7 @@ bool hak_cache_warms_up(struct heap *heap, unsigned class_idx) {
         state->heat++;
         return false;
     }
-    return hak_cache_make_hot(heap, class_idx, 0);
+    return hak_cache_make_hot(heap, class_idx, hak_options.tiny_refill_count);
 }
 
 /* Doubles the capacity within the bound. False at the bound or when out of memory. */

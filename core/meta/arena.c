@@ -1,9 +1,9 @@
 /*
- * arena.c - see arena.h. A bump pointer over guarded chunks, and one free list per size in cache lines.
+ * arena.c - see arena.h. A bump pointer over guarded chunks, and free lists by size in cache lines.
  *
- * Free lists are exact in size; a request that finds its list empty bumps. Sizes are few (a header map per
- * class, a cache array per capacity, the records), so freed memory finds its next user soon; nothing is
- * coalesced.
+ * Lists are exact in size; a request that finds its list empty bumps. Sizes are few (a header map per class,
+ * a cache array per capacity, the records), so freed memory finds its next user soon; nothing is coalesced.
+ * Large records and what is left of a chunk share one list, searched first fit and split.
  */
 #include "meta/arena.h"
 #include "base/assert.h"
@@ -13,6 +13,7 @@
 #include "os/os.h"
 
 #define LINES_MAX         (HAK_META_BYTES_MAX / HAK_CACHE_LINE_BYTES)
+#define LISTED_LINES      80u /* sizes up to here have a list each; larger ones share list 0 */
 #define FIRST_CHUNK_BYTES ((size_t)192 * 1024)
 #define CHUNK_BYTES       ((size_t)1024 * 1024)
 
@@ -25,6 +26,7 @@ _Static_assert(sizeof(struct chunk) <= HAK_CACHE_LINE_BYTES, "a chunk's record i
 
 struct free_memory {
     struct free_memory *next;
+    size_t lines;
 };
 
 struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
@@ -32,8 +34,8 @@ struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
 static struct {
     char *bump;     /* under lock: next unused byte, line aligned */
     char *bump_end; /* under lock */
-    struct free_memory *free_lists[HAK_META_KINDS][LINES_MAX + 1]; /* under lock, by size in lines */
-    struct chunk *newest;                                          /* under lock */
+    struct free_memory *free_lists[HAK_META_KINDS][LISTED_LINES + 1]; /* under lock, by size in lines */
+    struct chunk *newest;                                             /* under lock */
     _Atomic size_t mapped_bytes;
 } arena;
 
@@ -42,38 +44,53 @@ static size_t lines_of(size_t bytes) {
     return (bytes + HAK_CACHE_LINE_BYTES - 1) / HAK_CACHE_LINE_BYTES;
 }
 
-/* NULL when the free list and the chunk are exhausted. The lock is held. Sets *is_zero for never-used memory.
- */
-static void *take_locked(enum hak_meta_kind kind, size_t lines, bool *is_zero) {
-    struct free_memory *memory = arena.free_lists[kind][lines];
-    size_t bytes = lines * HAK_CACHE_LINE_BYTES;
-    *is_zero = memory == NULL;
-    if (memory != NULL) {
-        arena.free_lists[kind][lines] = memory->next;
-        return memory;
-    }
-    if ((size_t)(arena.bump_end - arena.bump) < bytes) {
-        return NULL;
-    }
-    void *fresh = arena.bump;
-    arena.bump += bytes;
-    return fresh;
+static struct free_memory **list_of(enum hak_meta_kind kind, size_t lines) {
+    return &arena.free_lists[kind][lines <= LISTED_LINES ? lines : 0];
 }
 
 static void put_locked(enum hak_meta_kind kind, void *memory, size_t lines) {
     struct free_memory *node = memory;
-    node->next = arena.free_lists[kind][lines];
-    arena.free_lists[kind][lines] = node;
+    struct free_memory **list = list_of(kind, lines);
+    node->lines = lines;
+    node->next = *list;
+    *list = node;
+}
+
+/* The first of a list that is long enough; what it has too much goes back. NULL if there is none. */
+static void *take_from_list(enum hak_meta_kind kind, struct free_memory **link, size_t lines) {
+    while (*link != NULL && (*link)->lines < lines) {
+        link = &(*link)->next;
+    }
+    struct free_memory *found = *link;
+    if (found != NULL) {
+        size_t spare_lines = found->lines - lines;
+        *link = found->next;
+        if (spare_lines != 0) {
+            put_locked(kind, (char *)found + lines * HAK_CACHE_LINE_BYTES, spare_lines);
+        }
+    }
+    return found;
+}
+
+/* NULL when the free lists and the chunk are exhausted. The lock is held. Sets *is_zero for never-used
+ * memory. */
+static void *take_locked(enum hak_meta_kind kind, size_t lines, bool *is_zero) {
+    size_t bytes = lines * HAK_CACHE_LINE_BYTES;
+    *is_zero = false;
+    void *memory = take_from_list(kind, list_of(kind, lines), lines);
+    if (memory == NULL && (size_t)(arena.bump_end - arena.bump) >= bytes) {
+        *is_zero = true;
+        memory = arena.bump;
+        arena.bump += bytes;
+    }
+    return memory != NULL ? memory : take_from_list(kind, list_of(kind, LINES_MAX), lines);
 }
 
 /* What is left of a chunk when the next one replaces it goes to the free lists. The lock is held. */
 static void retire_chunk_locked(void) {
     size_t lines = (size_t)(arena.bump_end - arena.bump) / HAK_CACHE_LINE_BYTES;
-    while (lines != 0) {
-        size_t part = lines < LINES_MAX ? lines : LINES_MAX;
-        put_locked(HAK_META_RECORD, arena.bump, part);
-        arena.bump += part * HAK_CACHE_LINE_BYTES;
-        lines -= part;
+    if (lines != 0) {
+        put_locked(HAK_META_RECORD, arena.bump, lines);
     }
 }
 

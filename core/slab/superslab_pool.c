@@ -201,11 +201,18 @@ struct superslab *hak_superslab_pop_spare(void) {
     return s;
 }
 
+/* Where `units` free units in a row start: dirty ones first, they are in memory already. 0 if there are none.
+ */
+static uint32_t run_starts(const struct superslab *s, unsigned units) {
+    uint32_t dirty_starts = hak_runs_of(s->free_units & ~s->zero_units, units);
+    return dirty_starts != 0 ? dirty_starts : hak_runs_of(s->free_units, units);
+}
+
 /* The fullest SuperSlab of a tier that has `units` free units in a row. */
 static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsigned *unit_idx) {
     for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
         for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
-            uint32_t starts = hak_runs_of(s->free_units, units);
+            uint32_t starts = run_starts(s, units);
             if (starts != 0) {
                 *unit_idx = hak_ctz32(starts);
                 return s;
@@ -222,7 +229,7 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
     }
     if (s == NULL) {
         s = hak_superslab_pool.lru_newest; /* the one most recently emptied: the likeliest to be in memory */
-        *unit_idx = 0;
+        *unit_idx = s != NULL ? hak_ctz32(run_starts(s, units)) : 0;
     }
     return s;
 }
@@ -242,6 +249,9 @@ struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {
     }
     if (pool->retention.is_set) { /* the program has said what may stay, in place of the options */
         return pool->empty_count * HAK_SUPERSLAB_BYTES > pool->retention.set_bytes ? oldest : NULL;
+    }
+    if (pool->empty_count * HAK_SUPERSLAB_BYTES <= pool->retention.raised_bytes) {
+        return NULL; /* a proved cycle wants it again soon: HAKMEM_RETAIN_MB is its bound */
     }
     bool is_over_count = pool->empty_count > hak_options.ss_lru_count;
     bool is_over_bytes = pool->empty_count * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
