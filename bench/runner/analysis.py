@@ -14,6 +14,7 @@ RSS_MEAN_FROM_MIB = 16.0
 NOISE_ALPHA = 0.05
 NOISE_CHANCE = 0.01
 NOISE_BIAS = 0.02
+NOISE_RESOLUTION = 0.10
 RSS_LINE = Line("peak_rss", "peak RSS", "MiB")
 USAGE_KEYS = (
     "peak_rss_kib",
@@ -163,8 +164,9 @@ def means(rows: List[dict], names: List[str], baseline: str) -> dict:
 def noise(rows: List[dict]) -> Optional[dict]:
     """What the same allocator under two names showed; None when it did not run.
 
-    Fails when more rows differ at 5 % than chance explains (less than 1 in 100), or when the two names differ
-    by more than 2 % over all rows. `resolution` is the difference that the median row could have told.
+    Fails when more rows differ at 5 % than chance explains (less than 1 in 100), when the two names differ by
+    more than 2 % over all rows, or when the median row's interval is so wide that a difference of 10 % would
+    not have been seen: the smallest that it would have is the run's `resolution`.
     """
     pairs = [(r["name"], r["twin"]) for r in rows if r.get("twin") and r["twin"]["low"] is not None]
     if not pairs:
@@ -178,6 +180,8 @@ def noise(rows: List[dict]) -> Optional[dict]:
         reasons.append(f"{len(differing)} of {len(pairs)} rows call the same allocator different")
     if abs(bias - 1.0) > NOISE_BIAS:
         reasons.append(f"the same allocator differs by {abs(bias - 1.0) * 100:.1f} % over all rows")
+    if resolution > NOISE_RESOLUTION:
+        reasons.append(f"a difference of {resolution * 100:.0f} % would not be seen in every second row")
     return {
         "rows": len(pairs),
         "differing": differing,

@@ -11,7 +11,7 @@ from .measure import Settings
 EXIT_USAGE = 2
 
 # set: rounds, seconds a run, seconds a row at most
-SETS = {"quick": (7, 0.05, 5.0), "bench": (7, 0.15, 12.0), "full": (11, 0.5, 90.0), "scale": (7, 0.15, 12.0)}
+SETS = {"quick": (7, 0.05, 5.0), "bench": (9, 0.15, 12.0), "full": (11, 0.5, 90.0), "scale": (9, 0.15, 12.0)}
 
 
 def _positive(text: str) -> float:

@@ -16,13 +16,13 @@ def _style() -> str:
         return file.read()
 
 
-def _verdict(line: dict, baseline: str) -> str:
+def _verdict(line: dict) -> str:
     verdict = line["verdict"]
     if not verdict or verdict["verdict"] not in VERDICT_WORDS:
         return ""
     kind, words = VERDICT_WORDS[verdict["verdict"]]
     by = f" {verdict['ratio']:.2f}\u00d7" if verdict["ratio"] is not None and kind != "soft" else ""
-    return f'<span class="{kind}">{escape(baseline)} {words} {escape(verdict["against"])}{by}</span>'
+    return f'<span class="{kind}">{words} {escape(verdict["against"])}{by}</span>'
 
 
 def _notes(results: dict) -> List[str]:
@@ -63,10 +63,10 @@ def _tiles(results: dict) -> str:
         ratios = results["means"][key]["ratios"]
         others = {n: v for n, v in ratios.items() if n != results["baseline"]}
         if others:
-            name = min(others, key=others.get)
+            name, count = min(others, key=others.get), results["means"][key]["rows"]
             parts.append(
                 f'<div class="tile"><b>{1 / others[name]:.2f}\u00d7</b>{label} of {escape(name)},<br>'
-                f'<small>the best other by geometric mean of {results["means"][key]["rows"]} rows</small></div>'
+                f"<small>the best other by geometric mean of {count} rows</small></div>"
             )
     return f'<div class="tiles">{"".join(parts)}</div>' if parts else ""
 
@@ -79,7 +79,7 @@ def _bar_cards(results: dict) -> str:
             drawing = charts.bars(label, line, results["names"], row["failures"], table.failure_word)
             cards.append(
                 f'<div class="card"><h3>{escape(label)} '
-                f'<span>{_verdict(line, results["baseline"])}</span></h3>'
+                f"<span>{_verdict(line)}</span></h3>"
                 f"{drawing}</div>"
             )
             if row.get("floor") and i == 0:
@@ -211,74 +211,14 @@ def render(results: dict) -> str:
     intro = (
         f"Less is better everywhere. Bars are medians of {settings['rounds']} interleaved rounds, the line "
         f"over a bar's end is the 95 % interval of the mean. A tie is a difference from the best that is not "
-        f"significant (Welch's t-test, p \u2265 {results['alpha']}). \u203a marks a bar that was cut."
+        f"significant (Welch's t-test, p \u2265 {results['alpha']}). \u203a marks a bar that was cut. On the "
+        f"right: {escape(results['baseline'])} against the best other."
     )
-    body = []
-    for row in results["rows"]:
-        for line in row["lines"]:
-            for name in results["names"]:
-                if name in line["stats"]:
-                    body.append(_figures_row(results, row, line, name))
-    return (
-        f'<h2>All figures</h2><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f'<tbody>{"".join(body)}</tbody></table></div>'
-    )
-
-
-def _figures_row(results: dict, row: dict, line: dict, name: str) -> str:
-    stat, usage = line["stats"][name], row["usage"][name]
-    versus = line["against_baseline"].get(name)
-    words = {"less": "less", "more": "more", "tie": "tie", "unknown": "no interval"}
-    ratio = f"{versus['ratio']:.3f}" if versus and versus["ratio"] is not None else ""
-    span = f"{versus['low']:.3f} \u2013 {versus['high']:.3f}" if versus and versus["low"] is not None else ""
-    p = (
-        ("&lt; 0.001" if versus["p"] < 0.001 else f"{versus['p']:.3f}")
-        if versus and versus["p"] is not None
-        else ""
-    )
-    cells = [
-        escape(f"{row['name']} {line['label']}".strip()),
-        escape(name),
-        units.show(stat["median"], line["unit"]),
-        f"{stat['cv'] * 100:.1f} %" if stat["cv"] is not None else "",
-        str(stat["n"]),
-        ratio,
-        span,
-        p,
-        words[versus["verdict"]] if versus else "",
-        units.show(usage["peak_rss_kib"], "KiB"),
-        units.digits(usage["minor_faults"] + usage["major_faults"]),
-        units.digits(usage["voluntary_switches"] + usage["involuntary_switches"]),
-        f"{usage['user_s'] + usage['system_s']:.2f} s",
-    ]
-    is_best = ' class="best"' if name == line["best"] else ""
-    return "<tr>" + "".join(f"<td{is_best if i == 2 else ''}>{c}</td>" for i, c in enumerate(cells)) + "</tr>"
-
-
-def _machine(results: dict) -> str:
-    items = {**results["machine"], "command": results["command"], "took": units.duration(results["took_s"])}
-    for a in results["allocators"]:
-        items[a["name"]] = a["version"] + (f" ({a['path']})" if a["path"] else "")
-    for line in results["missing"]:
-        name, _, rest = line.partition(": ")
-        items[name] = "missing: " + rest
-    pairs = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in items.items())
-    return f"<h2>Machine and allocators</h2><dl>{pairs}</dl>"
-
-
-def render(results: dict) -> str:
-    settings = results["settings"]
-    intro = (
-        f"Less is better everywhere. Bars are medians of {settings['rounds']} interleaved rounds, the line over "
-        f"a "
-        f"bar's end is the 95 % interval of the mean. A tie is a difference from the best that is not "
-        f"significant "
-        f"(Welch's t-test, p \u2265 {results['alpha']}). \u203a marks a bar that was cut."
-    )
+    machine = results["machine"]
     body = [
         f"<h1>{escape(results['baseline'])} and others: {escape(results['title'])}</h1>",
-        f'<p class="soft">{escape(results["machine"]["date"])} \u00b7 {escape(results["machine"]["CPU"])} '
-        f'\u00b7 commit {escape(results["machine"]["commit"])} \u00b7 <code>{escape(results["command"])}</code></p>',
+        f'<p class="soft">{escape(machine["date"])} \u00b7 {escape(machine["CPU"])} \u00b7 commit '
+        f'{escape(machine["commit"])} \u00b7 <code>{escape(results["command"])}</code></p>',
         *_notes(results),
         _tiles(results),
         "<h2>Rows</h2>",

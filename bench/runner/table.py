@@ -43,12 +43,10 @@ def cell(line: dict, name: str, failures: dict) -> str:
 
 def verdict_cell(line: dict) -> str:
     verdict = line["verdict"]
-    if verdict is None or verdict["ratio"] is None:
-        return verdict["verdict"] if verdict and verdict["verdict"] != "unknown" else ""
-    if verdict["verdict"] == "tie":
-        return "tie"
-    words = {"wins": " win", "loses": " loss", "unknown": " ?"}
-    return f"{verdict['ratio']:.2f}{words[verdict['verdict']]}"
+    if verdict is None or verdict["verdict"] == "tie":
+        return "tie" if verdict else ""
+    word = {"wins": "win", "loses": "loss", "unknown": "?"}[verdict["verdict"]]
+    return word if verdict["ratio"] is None else f"{units.digits(verdict['ratio'])} {word}"
 
 
 def labels(row: dict) -> List[str]:

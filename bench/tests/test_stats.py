@@ -5,7 +5,7 @@ import random
 import unittest
 
 import support  # noqa: F401  (sets the path)
-from runner import stats, units
+from runner import analysis, stats, units
 
 
 def integrate_t_density(up_to: float, freedom: float) -> float:
@@ -101,6 +101,35 @@ class Tests(unittest.TestCase):
             )
             held += found.low < 1.5 < found.high
         self.assertTrue(930 <= held <= 970, held)
+
+
+class NoiseCheck(unittest.TestCase):
+    """analysis.noise on rows of (ratio to itself, half width of its interval, p)."""
+
+    def noise(self, *twins: tuple) -> dict:
+        rows = [
+            {"name": str(i), "twin": {"ratio": r, "low": r / (1 + w), "high": r * (1 + w), "p": p}}
+            for i, (r, w, p) in enumerate(twins)
+        ]
+        return analysis.noise(rows)
+
+    def test_a_quiet_run_passes(self):
+        found = self.noise(*[(1.001, 0.02, 0.6)] * 29, (1.03, 0.02, 0.03))
+        self.assertTrue(found["is_passed"], found)
+        self.assertAlmostEqual(found["resolution"], 0.02)
+
+    def test_more_differences_than_chance_explains_fail(self):
+        found = self.noise(*[(1.0, 0.02, 0.6)] * 20, *[(1.05, 0.02, 0.001), (0.95, 0.02, 0.001)] * 5)
+        self.assertIn("10 of 30 rows", found["reasons"][0])
+
+    def test_a_drift_over_all_rows_fails(self):
+        self.assertIn("3.0 % over all", self.noise(*[(1.03, 0.05, 0.2)] * 10)["reasons"][0])
+
+    def test_a_run_that_could_not_see_ten_percent_fails(self):
+        self.assertFalse(self.noise(*[(1.0, 0.3, 0.9)] * 10)["is_passed"])
+
+    def test_no_check_is_not_a_passed_check(self):
+        self.assertIsNone(analysis.noise([{"name": "a"}]))
 
 
 class Summaries(unittest.TestCase):
