@@ -316,6 +316,7 @@ static void run_function(int (*function)(void *context)) {
 
 static void mmap_threshold_is_honoured(void **state) {
     (void)state;
+    REQUIRE_HAK();
     run_function(change_map_threshold);
 }
 
@@ -352,6 +353,7 @@ static int keep_next_to_nothing(void *context) {
 
 static void trim_threshold_is_honoured(void **state) {
     (void)state;
+    REQUIRE_HAK();
     run_function(keep_everything);
     run_function(keep_next_to_nothing);
 }
@@ -392,6 +394,7 @@ static int perturb(void *context) {
 
 static void perturbing_fills_new_and_freed_blocks(void **state) {
     (void)state;
+    REQUIRE_HAK();
     run_function(perturb);
 }
 
