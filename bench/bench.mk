@@ -79,7 +79,7 @@ $(BENCH_BUILD)/launch: bench/tools/launch.c bench/bench.mk
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BENCH_CFLAGS) -static -o $@ $<
 
-$(BENCH_BUILD)/witness.so: bench/tools/witness.c bench/bench.mk
+$(BENCH_BUILD)/witness.so: bench/tools/witness.c bench/lib/provider.h bench/bench.mk
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BENCH_CFLAGS) -shared -fPIC -o $@ $< -ldl

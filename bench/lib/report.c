@@ -4,8 +4,8 @@
 // Does not: allocate: everything goes through a buffer in .bss and write(2), so that printing adds nothing
 // to the resident set that is being reported.
 #include "bench.h"
+#include "provider.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,20 +39,11 @@ static void flush_line(void) {
     }
 }
 
-static const char *object_of(const char *function) {
-    void *address = dlsym(RTLD_DEFAULT, function);
-    Dl_info info;
-    if (address == NULL || dladdr(address, &info) == 0 || info.dli_fname == NULL) {
-        return "";
-    }
-    return info.dli_fname;
-}
-
 const char *bench_malloc_object(void) {
     static const char *const family[] = {"free", "calloc", "realloc"};
-    const char *object = object_of("malloc");
+    const char *object = provider_of("malloc");
     for (size_t i = 0; i < sizeof family / sizeof family[0]; i++) {
-        const char *other = object_of(family[i]);
+        const char *other = provider_of(family[i]);
         if (strcmp(object, other) != 0) {
             fprintf(stderr, "malloc comes from %s but %s from %s\n", object, family[i], other);
             exit(BENCH_EXIT_SYSTEM);

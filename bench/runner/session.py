@@ -82,6 +82,17 @@ def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
         progress.close()
 
 
+def shown(plan: Plan) -> List[dict]:
+    """The allocators as results name them: libraries of this checkout by their path in it."""
+    found = []
+    for allocator in plan.allocators:
+        path = allocator.path
+        if path and path.startswith(plan.top + os.sep):
+            path = os.path.relpath(path, plan.top)
+        found.append({**dataclasses.asdict(allocator), "path": path})
+    return found
+
+
 def build_results(
     plan: Plan, measured: List[RowSamples], is_partial: bool, header: dict, took_s: float
 ) -> dict:
@@ -102,7 +113,7 @@ def build_results(
         "missing": plan.missing,
         "baseline": plan.baseline,
         "names": names,
-        "allocators": [dataclasses.asdict(a) for a in plan.allocators],
+        "allocators": shown(plan),
         "settings": {k: v for k, v in dataclasses.asdict(plan.settings).items() if k != "build"},
         "clock": plan.clock,
         "alpha": plan.alpha,
@@ -132,7 +143,7 @@ def write_results(results: dict, folder: str) -> None:
 def measure_results(plan: Plan, make_runner: Callable[..., Runner] = Runner) -> tuple:
     """Prints the header, measures; returns the results (None if there are none) and the exit code."""
     header = machine.describe(plan.top, plan.compiler, plan.clock)
-    print(table.render_machine(header, [dataclasses.asdict(a) for a in plan.allocators]))
+    print(table.render_machine(header, shown(plan)))
     for line in plan.missing:
         print(f"missing: {line}")
     sys.stdout.flush()
