@@ -51,11 +51,11 @@ HAK_API bool hak_owns(const void *pointer) {
     return hak_request_owns(pointer);
 }
 
-HAK_API bool hak_trim(size_t keep_bytes) {
+HAK_API HAK_COLD bool hak_trim(size_t keep_bytes) {
     return hak_process_trim(keep_bytes) != 0;
 }
 
-HAK_API int hak_stats_get(struct hak_stats *stats) {
+HAK_API HAK_COLD int hak_stats_get(struct hak_stats *stats) {
     if (stats->version != HAK_STATS_VERSION || stats->struct_bytes != sizeof *stats) {
         return EINVAL;
     }
@@ -64,7 +64,7 @@ HAK_API int hak_stats_get(struct hak_stats *stats) {
     return 0;
 }
 
-HAK_API int hak_verify(char *why, size_t why_bytes) {
+HAK_API HAK_COLD int hak_verify(char *why, size_t why_bytes) {
     const char *broken = hak_process_verify();
     if (why_bytes != 0) {
         size_t used = 0;
@@ -76,6 +76,6 @@ HAK_API int hak_verify(char *why, size_t why_bytes) {
     return broken == NULL ? 0 : -1;
 }
 
-HAK_API int hak_heap_walk(hak_block_visitor visitor, void *context) {
+HAK_API HAK_COLD int hak_heap_walk(hak_block_visitor visitor, void *context) {
     return hak_process_walk(visitor, context);
 }

@@ -39,7 +39,7 @@ static size_t sum_blocks(const struct hak_stats *stats, size_t offset_bytes) {
     return sum;
 }
 
-HAK_API struct mallinfo2 mallinfo2(void) {
+HAK_API HAK_COLD struct mallinfo2 mallinfo2(void) {
     struct hak_stats stats;
     struct hak_large_counts large;
     hak_stats_collect(&stats);
@@ -63,7 +63,7 @@ static int as_int(size_t value) {
     return value < INT_MAX ? (int)value : INT_MAX;
 }
 
-HAK_API struct mallinfo mallinfo(void) {
+HAK_API HAK_COLD struct mallinfo mallinfo(void) {
     struct mallinfo2 wide = mallinfo2();
 #define NARROW(field) .field = as_int(wide.field),
     return (struct mallinfo){HAK_MALLINFO_FIELDS(NARROW)};
@@ -82,7 +82,7 @@ static void put_row(struct text *text, const char *label, size_t value) {
     hak_text_char(text, '\n');
 }
 
-HAK_API void malloc_stats(void) {
+HAK_API HAK_COLD void malloc_stats(void) {
     char buffer[STATS_TEXT_BYTES_MAX];
     struct text text = hak_text_over(buffer, sizeof buffer);
     struct mallinfo2 info = mallinfo2();

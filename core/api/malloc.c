@@ -108,7 +108,7 @@ HAK_API size_t malloc_usable_size(void *block) {
     return hak_request_usable("malloc_usable_size", block);
 }
 
-HAK_API int malloc_trim(size_t keep_bytes) {
+HAK_API HAK_COLD int malloc_trim(size_t keep_bytes) {
     return hak_process_trim(keep_bytes) != 0;
 }
 

@@ -100,7 +100,7 @@ static void put_summary(struct xml *xml, const struct mallinfo2 *info, bool has_
     put_size(xml, "aspace", "mprotect", info->arena);
 }
 
-HAK_API int malloc_info(int options, FILE *stream) {
+HAK_API HAK_COLD int malloc_info(int options, FILE *stream) {
     if (options != 0) {
         return EINVAL;
     }

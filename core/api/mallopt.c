@@ -46,7 +46,7 @@ static int set_perturb(int value) {
     return TAKEN;
 }
 
-HAK_API int mallopt(int parameter, int value) {
+HAK_API HAK_COLD int mallopt(int parameter, int value) {
     switch (parameter) {
     case M_TRIM_THRESHOLD:
         return set_trim_threshold(value);

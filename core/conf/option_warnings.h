@@ -25,9 +25,10 @@ HAK_INLINE size_t hak_setting_offset(const struct hak_setting *setting) {
 }
 
 /* `hakmem: unknown option NAME`, with the name that is most like it. */
-void hak_warn_unknown_option(const struct hak_setting *setting, int fd);
+HAK_COLD void hak_warn_unknown_option(const struct hak_setting *setting, int fd);
 
 /* `hakmem: NAME=VALUE: what it is not; using what stays in force`. */
-void hak_warn_option_value(const struct hak_options *options, const struct hak_setting *setting, int fd);
+HAK_COLD void hak_warn_option_value(const struct hak_options *options, const struct hak_setting *setting,
+                                    int fd);
 
 #endif

@@ -164,7 +164,8 @@ static enum pass pass_of(const struct hak_setting *setting) {
                                                                                     : PASS_SINGLE;
 }
 
-static void run_pass(enum pass pass, struct hak_options *options, char *const *environment, int warnings_fd) {
+static HAK_COLD void run_pass(enum pass pass, struct hak_options *options, char *const *environment,
+                              int warnings_fd) {
     for (char *const *entry = environment; *entry != NULL; entry++) {
         struct hak_setting setting;
         if (!has_prefix(*entry) || !split(*entry, &setting) || pass_of(&setting) != pass) {
@@ -178,7 +179,7 @@ static void run_pass(enum pass pass, struct hak_options *options, char *const *e
     }
 }
 
-static void apply_profile(struct hak_options *options) {
+static HAK_COLD void apply_profile(struct hak_options *options) {
 #define APPLY(profile, field, value)                                                                         \
     if (options->tiny_profile == (profile)) {                                                                \
         options->field = (value);                                                                            \
@@ -187,7 +188,7 @@ static void apply_profile(struct hak_options *options) {
 #undef APPLY
 }
 
-static void spread_prewarm(struct hak_options *options) {
+static HAK_COLD void spread_prewarm(struct hak_options *options) {
     for (unsigned i = 0; i < HAK_CLASS_COUNT; i++) {
         options->tiny_prewarm_blocks[i] = options->tiny_prewarm_all;
     }

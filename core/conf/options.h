@@ -46,7 +46,7 @@ void hak_options_read(char *const *environment);
 void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd);
 
 /* Writes the table of all options to the descriptor. */
-void hak_options_help(int fd);
+HAK_COLD void hak_options_help(int fd);
 
 /* Makes hak_options read-only for good. Failure, or an OS page larger than the struct, leaves it writable. */
 void hak_options_freeze(void);

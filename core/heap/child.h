@@ -14,7 +14,7 @@
 
 /* In the child, before anything else and alone. Does nothing more when the parent had one thread with a heap.
  */
-void hak_child_begin(void);
+HAK_COLD void hak_child_begin(void);
 
 /* At the start of every slow operation. */
 void hak_child_rebuild_if_pending(void);

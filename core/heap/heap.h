@@ -94,14 +94,14 @@ void hak_heap_flush(struct heap *heap, bool keep_arrays);
  * In the child of a fork, alone: the heaps of all threads but the survivor's become free, without looking at
  * what their owners, cut off anywhere, had in hand; lists of remote frees are emptied. Small arrays are lost.
  */
-void hak_heap_abandon_others(struct heap *survivor);
+HAK_COLD void hak_heap_abandon_others(struct heap *survivor);
 
 /* Sees to a slab after an event, lease held: lists it where its owner finds it, or retires it. Slow: no lock
  * held. */
 void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *heap_or_null);
 
 /* Sums of the class's counters over all threads, living and gone. */
-void hak_heap_sum_counters(unsigned class_idx, struct front_counts *sums);
+HAK_COLD void hak_heap_sum_counters(unsigned class_idx, struct front_counts *sums);
 
 extern struct hak_lock hak_heaps_lock;
 

@@ -10,9 +10,9 @@
  * Empties the heap's caches (NULL: none), then gives all free memory of slabs and of the large floor back to
  * the system. Returns the bytes given back. Slow: no lock held.
  */
-size_t hak_reclaim_everything(struct heap *heap);
+HAK_COLD size_t hak_reclaim_everything(struct heap *heap);
 
 /* The same, and pages beneath free blocks of every thread's slabs; keeps about keep_bytes. */
-size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes);
+HAK_COLD size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes);
 
 #endif

@@ -57,7 +57,7 @@ bool hak_large_owns(const void *p, hak_word word);
  * The start of the live block with a mapping of its own that contains `p`, and its length; NULL when there is
  * none. For fatal paths: goes through all of them. (Units inside such blocks have no registry words.)
  */
-const void *hak_large_find(const void *p, size_t *bytes);
+HAK_COLD const void *hak_large_find(const void *p, size_t *bytes);
 
 /* As hak_block_visitor: a value other than 0 ends the walk. */
 typedef int (*hak_large_visitor)(void *block, size_t usable_bytes, void *context);
@@ -66,7 +66,7 @@ typedef int (*hak_large_visitor)(void *block, size_t usable_bytes, void *context
  * Visits every live large block, holding no lock while the visitor runs, which may therefore allocate and
  * free; blocks that come or go meanwhile may or may not be visited. Returns 0 or what ended the walk.
  */
-int hak_large_walk(hak_large_visitor visitor, void *context);
+HAK_COLD int hak_large_walk(hak_large_visitor visitor, void *context);
 
 /*
  * Visits the address space of extents, live blocks and kept mappings, with no lock held. A range that goes
@@ -85,16 +85,16 @@ struct hak_large_counts {
     size_t dirty_bytes;    /* of both kinds of free memory, what a purge would give back */
     size_t empty_extents;  /* extents without a live block */
 };
-void hak_large_count(struct hak_large_counts *counts);
+HAK_COLD void hak_large_count(struct hak_large_counts *counts);
 
 /*
  * Gives free large memory back until at most about keep_bytes of it hold data; with 0 also what is clean, and
  * empty extents to the SuperSlab pool. Slow: no lock held. Returns the bytes given back.
  */
-size_t hak_large_trim(size_t keep_bytes);
+HAK_COLD size_t hak_large_trim(size_t keep_bytes);
 
 /* Checks every invariant of the floor. False with a sentence in *why about one that is broken. */
-bool hak_large_verify(const char **why);
+HAK_COLD bool hak_large_verify(const char **why);
 
 /*
  * For the child of a fork, in its only thread: memory that other threads were purging is free again. Pieces

@@ -36,17 +36,17 @@ static void for_each_lock(void (*action)(struct hak_lock *)) {
     action(&hak_registry_lock);
 }
 
-static void prepare(void) {
+static HAK_COLD void prepare(void) {
     for_each_lock(hak_lock_fork_take);
     hak_lock_fork_begin();
 }
 
-static void parent(void) {
+static HAK_COLD void parent(void) {
     hak_lock_fork_end();
     for_each_lock(hak_lock_fork_give);
 }
 
-static void child(void) {
+static HAK_COLD void child(void) {
     hak_lock_fork_end();
     for_each_lock(hak_lock_fork_reset);
     hak_child_begin();

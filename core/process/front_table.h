@@ -10,12 +10,12 @@
 #include "base/compiler.h"
 
 /* Warm pool hits, misses and prefills of the classes that used it, and their sums. */
-void hak_warm_pool_table(int fd);
+HAK_COLD void hak_warm_pool_table(int fd);
 
 /* Every counter of the classes that were used, and their sums. */
-void hak_front_table(int fd);
+HAK_COLD void hak_front_table(int fd);
 
 /* CSV: a line of column names, then one line for each class, used or not. */
-void hak_front_dump(int fd);
+HAK_COLD void hak_front_dump(int fd);
 
 #endif

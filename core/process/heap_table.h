@@ -7,6 +7,6 @@
 #include "base/compiler.h"
 
 /* Totals, the system calls made, and the classes that have slabs. One write per line, no allocation. */
-void hak_heap_table(int fd);
+HAK_COLD void hak_heap_table(int fd);
 
 #endif

@@ -4,7 +4,8 @@
 #ifndef HAK_PROCESS_VERIFY_H
 #define HAK_PROCESS_VERIFY_H
 
+#include "base/compiler.h"
 /* NULL, or a sentence about the first broken invariant. Any thread; no lock held. */
-const char *hak_process_verify(void);
+HAK_COLD const char *hak_process_verify(void);
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef HAK_PROCESS_WALK_H
 #define HAK_PROCESS_WALK_H
 
+#include "base/compiler.h"
 #include "hakmem.h"
 #include "slab/slab.h"
 
@@ -14,9 +15,9 @@ typedef int (*hak_slab_visitor)(struct slab *slab, void *context);
  * Visits every assigned slab. One that another thread works on is waited for a little and then left out.
  * Returns what ended the walk, or 0. The visitor must not allocate or free. Any thread; no lock held.
  */
-int hak_walk_slabs(hak_slab_visitor visitor, void *context);
+HAK_COLD int hak_walk_slabs(hak_slab_visitor visitor, void *context);
 
 /* hak_heap_walk(). */
-int hak_process_walk(hak_block_visitor visitor, void *context);
+HAK_COLD int hak_process_walk(hak_block_visitor visitor, void *context);
 
 #endif

@@ -38,6 +38,6 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
  * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns the bytes
  * given back. Slow: no lock held.
  */
-size_t hak_blocks_purge(struct slab *slab);
+HAK_COLD size_t hak_blocks_purge(struct slab *slab);
 
 #endif

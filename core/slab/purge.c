@@ -53,11 +53,20 @@ static uint32_t first_dirty_run(const struct superslab *s) {
     return dirty & ~above;
 }
 
+/* Nothing that could be given back, whatever the time. Under the lock. */
+static bool is_quiet(const struct superslab_pool *pool) {
+    return pool->empty_count == 0 && pool->dirty_units * HAK_UNIT_BYTES <= HAK_RETENTION_BASE_BYTES;
+}
+
 /* One system call's worth. Returns the bytes given back; 0 when there is nothing to do or it failed. */
 static size_t purge_once(size_t keep_bytes, bool is_trim) {
-    uint64_t now_ms = hak_os_now_ms();
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
+    if (!is_trim && is_quiet(pool)) {
+        hak_lock_release(&hak_superslab_lock);
+        return 0;
+    }
+    uint64_t now_ms = hak_os_now_ms();
     if (!is_trim && now_ms < pool->purge_retry_ms) {
         hak_lock_release(&hak_superslab_lock);
         return 0;

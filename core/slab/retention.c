@@ -6,7 +6,6 @@
 
 #define WINDOW_MS          1000u
 #define STRIKES_TO_RAISE   3u
-#define BASE_FLOOR_BYTES   ((size_t)4 * 1024 * 1024)
 #define LIVE_SHARE_SHIFT   3u                    /* an eighth of what is in use */
 #define CYCLE_BYTES_MIN    ((size_t)1024 * 1024) /* less is not worth keeping anything for */
 #define LAPSED_WINDOWS_MAX 32u                   /* after that many halvings nothing is left */
@@ -66,5 +65,5 @@ size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_
         return r->set_bytes;
     }
     advance(r, now_ms);
-    return BASE_FLOOR_BYTES + (live_bytes >> LIVE_SHARE_SHIFT) + r->raised_bytes;
+    return HAK_RETENTION_BASE_BYTES + (live_bytes >> LIVE_SHARE_SHIFT) + r->raised_bytes;
 }

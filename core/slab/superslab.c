@@ -147,7 +147,7 @@ static struct superslab *map_superslab(uintptr_t *base) {
 }
 
 /* Under the lock: the record of the run's first unit, or NULL. */
-static struct slab *take_locked(unsigned units, uint64_t now_ms) {
+static struct slab *take_locked(unsigned units) {
     unsigned unit_idx;
     struct superslab *s = hak_superslab_choose(units, &unit_idx);
     if (s == NULL) {
@@ -160,23 +160,30 @@ static struct slab *take_locked(unsigned units, uint64_t now_ms) {
     slab->is_zero = (s->zero_units & span) == span;
     size_t rewanted_bytes = hak_popcount32(s->purged_units & span) * HAK_UNIT_BYTES;
     if (rewanted_bytes != 0) {
-        hak_retention_note_rewanted(&hak_superslab_pool.retention, rewanted_bytes, now_ms);
+        hak_retention_note_rewanted(&hak_superslab_pool.retention, rewanted_bytes, hak_os_now_ms());
     }
     hak_superslab_change(s, (struct hak_unit_change){.taken = span});
     return slab;
+}
+
+/* A SuperSlab was mapped: wanted again, if memory was given back a moment ago. */
+static void note_growth(void) {
+    struct retention *retention = &hak_superslab_pool.retention;
+    if (retention->purged_bytes != 0) {
+        hak_retention_note_rewanted(retention, HAK_SUPERSLAB_BYTES, hak_os_now_ms());
+    }
 }
 
 struct slab *hak_superslab_take_units(unsigned units) {
     struct superslab *fresh = NULL;
     uintptr_t base = 0;
     for (;;) {
-        uint64_t now_ms = hak_os_now_ms();
         hak_lock_acquire(&hak_superslab_lock);
         if (fresh != NULL) {
             hak_superslab_none_to_hot(fresh, base);
-            hak_retention_note_rewanted(&hak_superslab_pool.retention, HAK_SUPERSLAB_BYTES, now_ms);
+            note_growth();
         }
-        struct slab *slab = take_locked(units, now_ms);
+        struct slab *slab = take_locked(units);
         hak_lock_release(&hak_superslab_lock);
         if (slab != NULL) {
             return slab;
@@ -190,13 +197,12 @@ struct slab *hak_superslab_take_units(unsigned units) {
 
 void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     struct superslab *s = hak_superslab_of(slab);
-    uint64_t now_ms = hak_os_now_ms();
     struct hak_unit_change change = {0};
     hak_lock_acquire(&hak_superslab_lock);
     *(is_zero ? &change.freed_zero : &change.freed_dirty) = span_mask(slab);
     hak_superslab_change(s, change);
     if (s->tier == HAK_TIER_FREE) {
-        s->emptied_ms = now_ms;
+        s->emptied_ms = hak_os_now_ms();
     }
     hak_lock_release(&hak_superslab_lock);
     hak_purge_step();

@@ -78,16 +78,16 @@ struct hak_superslab_counts {
     size_t free_units;  /* of those not lent whole */
     size_t dirty_units; /* of those, what a purge would give back */
 };
-void hak_superslab_count(struct hak_superslab_counts *counts);
+HAK_COLD void hak_superslab_count(struct hak_superslab_counts *counts);
 
 /*
  * Gives dirty free units back until at most `keep_bytes` of them stay, whole empty SuperSlabs first (those
  * are unmapped). Returns the bytes given back. Slow: no lock held.
  */
-size_t hak_superslab_trim(size_t keep_bytes);
+HAK_COLD size_t hak_superslab_trim(size_t keep_bytes);
 
 /* Visits the memory of every SuperSlab not lent to the large floor. The visitor may make system calls. */
-void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context);
+HAK_COLD void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context);
 
 /* SuperSlabs mapped since start. */
 uint64_t hak_superslab_births(void);
@@ -96,10 +96,10 @@ uint64_t hak_superslab_births(void);
  * For the child of a fork, alone in its process: puts the masks right where other threads were cut off
  * between taking units and assigning them. Every slab record is in its final state.
  */
-void hak_superslab_rebuild(void);
+HAK_COLD void hak_superslab_rebuild(void);
 
 /* Checks the invariants of every SuperSlab; false with the broken one in *why. */
-bool hak_superslab_verify(const char **why);
+HAK_COLD bool hak_superslab_verify(const char **why);
 
 extern struct hak_lock hak_superslab_lock;
 
