@@ -47,7 +47,7 @@ static void run_on_threads(const struct load *load, size_t slots, unsigned steps
     pthread_t threads[THREADS];
     struct job jobs[THREADS];
     for (unsigned i = 0; i < THREADS; i++) {
-        jobs[i] = (struct job){load, slots, steps * test_scale(), drops, i};
+        jobs[i] = (struct job){load, slots, steps * test_scale() / TEST_SLOWNESS, drops, i};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &jobs[i]), 0);
     }
     for (unsigned i = 0; i < THREADS; i++) {

@@ -24,10 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define THREADS        8u
-#define SHARED_SLOTS   800u
-#define CHILD_LIMIT_S  30u
-#define FORKS_PER_FORM 60u
+#define THREADS       8u
+#define SHARED_SLOTS  800u
+#define CHILD_LIMIT_S 30u
+#define FORKS         36u
 
 static const struct load load = {8, 60000, 32, 32, 8};
 static struct slot shared[SHARED_SLOTS]; /* filled by several threads, then left alone by the parent */
@@ -68,7 +68,7 @@ static void join(pthread_t *threads) {
 static void go_on_allocating(void) {
     struct slot slots[100] = {{0}};
     struct rng rng = rng_seeded(7);
-    for (unsigned i = 0; i < 3000; i++) {
+    for (unsigned i = 0; i < 2000; i++) {
         slots_step(slots, COUNT_OF(slots), &load, &rng);
     }
     slots_clear(slots, COUNT_OF(slots));
@@ -138,7 +138,7 @@ static void fork_one(void (*life)(void)) {
 }
 
 static void *fork_from_a_thread(void *seed) {
-    for (unsigned i = 0; i < 5; i++) {
+    for (unsigned i = 0; i < 3; i++) {
         fork_one(lives[((uintptr_t)seed + i) % COUNT_OF(lives)]);
     }
     return NULL;
@@ -152,7 +152,7 @@ static void children_live_on(void **state) {
     join(threads);
     atomic_store(&is_over, false);
     start(threads, allocate_until_over);
-    for (unsigned i = 0; i < FORKS_PER_FORM * test_scale(); i++) {
+    for (unsigned i = 0; i < FORKS * test_scale(); i++) {
         fork_one(lives[i % COUNT_OF(lives)]);
     }
     atomic_store(&is_over, true);
@@ -200,12 +200,12 @@ static void handlers_of_the_application_allocate(void **state) {
     assert_int_equal(pthread_atfork(allocate_in_handler, allocate_in_handler, allocate_in_handler), 0);
     atomic_store(&is_over, false);
     start(threads, allocate_until_over);
-    for (unsigned i = 0; i < 20 * test_scale(); i++) {
+    for (unsigned i = 0; i < 12 * test_scale(); i++) {
         fork_one(i % 2 == 0 ? go_on_allocating : run_threads_of_its_own);
     }
     atomic_store(&is_over, true);
     join(threads);
-    assert_int_equal(atomic_load(&handler_runs), 2 * 20 * test_scale());
+    assert_int_equal(atomic_load(&handler_runs), 2 * 12 * test_scale());
     check_heap();
 }
 

@@ -92,7 +92,7 @@ static void *consume(void *unused) {
 
 static void run_queue(unsigned producers, unsigned consumers) {
     pthread_t threads[16];
-    messages_per_producer = 60000 * test_scale() / producers;
+    messages_per_producer = 60000 * test_scale() / producers / TEST_SLOWNESS;
     queue_start(&queue, producers);
     for (unsigned i = 0; i < producers + consumers; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, i < producers ? produce : consume, NULL), 0);
@@ -151,7 +151,7 @@ static void workers_replace_each_others_blocks(void **state) {
     for (unsigned i = 0; i < LOCKS; i++) {
         pthread_mutex_init(&shared_locks[i], NULL);
     }
-    steps_per_worker = 12000 * test_scale();
+    steps_per_worker = 12000 * test_scale() / TEST_SLOWNESS;
     for (unsigned generation = 0; generation < GENERATIONS; generation++) {
         pthread_t threads[WORKERS];
         for (unsigned i = 0; i < WORKERS; i++) {

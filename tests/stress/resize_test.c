@@ -67,14 +67,14 @@ static size_t read_64_kib_more(size_t bytes) {
 }
 
 static void *string_builder(void *seed) {
-    for (unsigned i = 0; i < 40 * test_scale(); i++) {
+    for (unsigned i = 0; i < 40 * test_scale() / TEST_SLOWNESS; i++) {
         build(append_a_line, 6000, (uintptr_t)seed + i);
     }
     return NULL;
 }
 
 static void *vectors(void *seed) {
-    for (unsigned i = 0; i < 10 * test_scale(); i++) {
+    for (unsigned i = 0; i < 16 * test_scale() / TEST_SLOWNESS; i++) {
         build(double_it, 2 * MIB, (uintptr_t)seed + i);
         build(grow_by_half, MIB, (uintptr_t)seed + i);
     }
@@ -82,8 +82,8 @@ static void *vectors(void *seed) {
 }
 
 static void *file_reader(void *seed) {
-    for (unsigned i = 0; i < 3 * test_scale(); i++) {
-        build(read_64_kib_more, 3 * MIB, (uintptr_t)seed + i);
+    for (unsigned i = 0; i < 8 * test_scale() / TEST_SLOWNESS; i++) {
+        build(read_64_kib_more, 2 * MIB, (uintptr_t)seed + i);
     }
     return NULL;
 }
@@ -112,7 +112,7 @@ static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *resize_anybodys(void *seed) {
     static const struct load load = {1, 100000, 0, 0, 0};
     struct rng rng = rng_seeded((uintptr_t)seed);
-    for (unsigned i = 0; i < 6000 * test_scale(); i++) {
+    for (unsigned i = 0; i < 6000 * test_scale() / TEST_SLOWNESS; i++) {
         size_t index = rng_below(&rng, TABLE_SLOTS);
         pthread_mutex_lock(&table_mutex);
         struct slot slot = table[index];

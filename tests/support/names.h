@@ -5,6 +5,21 @@
 #ifndef HAK_TESTS_SUPPORT_NAMES_H
 #define HAK_TESTS_SUPPORT_NAMES_H
 
+#if defined(__SANITIZE_THREAD__)
+#define TEST_UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_UNDER_TSAN 1
+#endif
+#endif
+
+/* How many times longer a step takes here: divides the number of steps. */
+#ifdef TEST_UNDER_TSAN
+#define TEST_SLOWNESS 8u
+#else
+#define TEST_SLOWNESS 1u
+#endif
+
 #ifdef TEST_HAK_NAMES
 #include "hakmem.h"
 

@@ -30,7 +30,14 @@ bool library_is_debug(void) {
     return flavour != NULL && strcmp(flavour, "debug") == 0;
 }
 
+/* A library that could not be preloaded must not look like one that passes. */
+static void check_preload(void) {
+    const char *flavour = getenv("TEST_FLAVOUR");
+    CHECK(hak_is_there() || flavour == NULL || flavour[0] == '\0');
+}
+
 void check_heap(void) {
+    check_preload();
     char why[256] = "";
     if (hak_is_there() && hak_verify(why, sizeof why) != 0) {
         fprintf(stderr, "hak_verify: %s\n", why);
