@@ -137,11 +137,11 @@ $(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(LDFLAGS) -o $@
 endef
 
 # One object in the archive: a program gets all of hakmem or nothing, never its malloc with libc's realloc.
-# -fno-lto joins the objects as they are, code and LTO sections; gcc 12 fails at merging the latter into one.
+# The linker without its plugin joins objects as they are, code and LTO sections; gcc 12 fails at merging the latter.
 # $(call merge,FLAVOUR)
 define merge
 $(call say,AR,$@)
-$(Q)$(compile_$1) -fno-lto -r -nostdlib $(static_objects_$1) -o $(@:.a=.o)
+$(Q)$(LD) -r $(static_objects_$1) -o $(@:.a=.o)
 $(Q)rm -f $@ && $(AR) rcs $@ $(@:.a=.o)
 endef
 
