@@ -185,6 +185,12 @@ LIB     = $(DESTDIR)$(LIBDIR)
 INCLUDE = $(DESTDIR)$(INCLUDEDIR)
 
 .PHONY: install uninstall
+# ---- a first look -------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: libhakmem.so ## builds hakmem and runs a real program on it and on libc, time and memory beside each other
+	$(Q)bench/demo/run
+
 install: all ## the library, the header and hakmem.pc below PREFIX (/usr/local)
 	install -d $(LIB)/pkgconfig $(INCLUDE)
 	install -m 755 libhakmem.so $(LIB)/libhakmem.so.$(VERSION)
