@@ -99,6 +99,22 @@ static void run_peak(void) {
     print_stats();
 }
 
+/*
+ * 32 MiB stay live, so that a few MiB may stay free; 16 MiB more are freed; then a rest, and then so little
+ * that nothing of what was freed is wanted again.
+ */
+static void run_rest(void) {
+    take(PEAK_BLOCKS, 500);
+    for (unsigned i = PEAK_BLOCKS / 3 * 2; i < PEAK_BLOCKS; i++) {
+        free(held[i]);
+    }
+    usleep(100000);
+    for (unsigned i = 0; i < 8; i++) {
+        free(launder(malloc(20000)));
+    }
+    print_stats();
+}
+
 /* A program in cycles: fills and empties 32 MiB for six seconds. Prints the most that stayed after a cycle.
  */
 static void run_cycles(void) {
@@ -137,6 +153,7 @@ static const struct {
     {"first", run_first},
     {"cached", run_cached},
     {"peak", run_peak},
+    {"rest", run_rest},
     {"cycles", run_cycles},
     {"close-stderr", run_close_stderr},
     {"reuse-descriptors", run_reuse_descriptors},
@@ -475,10 +492,19 @@ static void prefault_brings_new_superslabs_into_memory(void **state) {
 static void the_lru_keeps_within_its_count_and_bytes(void **state) {
     (void)state;
     REQUIRE_HAK();
-    assert_true(figures_of("peak", NULL, NULL, NULL).superslabs_empty >= 1);
-    assert_true(figures_of("peak", "HAKMEM_SS_LRU_COUNT=1", NULL, NULL).superslabs_empty <= 1);
-    assert_int_equal(figures_of("peak", "HAKMEM_SS_LRU_COUNT=0", NULL, NULL).superslabs_empty, 0);
-    assert_int_equal(figures_of("peak", "HAKMEM_SS_LRU_MB=1", NULL, NULL).superslabs_empty, 0);
+    assert_true(figures_of("rest", "HAKMEM_SS_LRU_MS=60000", NULL, NULL).superslabs_empty >= 3);
+    assert_true(
+        figures_of("rest", "HAKMEM_SS_LRU_MS=60000", "HAKMEM_SS_LRU_COUNT=1", NULL).superslabs_empty <= 1);
+    assert_int_equal(figures_of("rest", "HAKMEM_SS_LRU_COUNT=0", NULL, NULL).superslabs_empty, 0);
+    assert_true(figures_of("rest", "HAKMEM_SS_LRU_MS=60000", "HAKMEM_SS_LRU_MB=3", NULL).superslabs_empty <=
+                1);
+}
+
+static void the_lru_keeps_nothing_beyond_its_age(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_true(figures_of("rest", "HAKMEM_SS_LRU_MS=10", NULL, NULL).superslabs_empty <= 1);
+    assert_true(figures_of("rest", "HAKMEM_SS_LRU_MS=86400000", NULL, NULL).superslabs_empty >= 3);
 }
 
 static void retain_bounds_what_a_program_in_cycles_keeps(void **state) {
@@ -524,6 +550,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(refill_count_is_how_much_a_refill_moves),
         cmocka_unit_test(prefault_brings_new_superslabs_into_memory),
         cmocka_unit_test(the_lru_keeps_within_its_count_and_bytes),
+        cmocka_unit_test(the_lru_keeps_nothing_beyond_its_age),
         cmocka_unit_test(retain_bounds_what_a_program_in_cycles_keeps),
         cmocka_unit_test(profiles_trade_memory_for_speed),
     };
