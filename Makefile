@@ -179,18 +179,18 @@ build/musl/kernel/linux:
 	    for from in /usr/include /usr/include/$(shell $(CC) -dumpmachine); do \
 	        if [ -d $$from/$$dir ]; then ln -sfn $$from/$$dir $(@D)/$$dir; fi; done; done
 
-# ---- installing ---------------------------------------------------------------------------------------------
-
-LIB     = $(DESTDIR)$(LIBDIR)
-INCLUDE = $(DESTDIR)$(INCLUDEDIR)
-
-.PHONY: install uninstall
 # ---- a first look -------------------------------------------------------------------------------------------
 
 .PHONY: demo
 demo: libhakmem.so ## builds hakmem and runs a real program on it and on libc, time and memory beside each other
 	$(Q)bench/demo/run
 
+# ---- installing ---------------------------------------------------------------------------------------------
+
+LIB     = $(DESTDIR)$(LIBDIR)
+INCLUDE = $(DESTDIR)$(INCLUDEDIR)
+
+.PHONY: install uninstall
 install: all ## the library, the header and hakmem.pc below PREFIX (/usr/local)
 	install -d $(LIB)/pkgconfig $(INCLUDE)
 	install -m 755 libhakmem.so $(LIB)/libhakmem.so.$(VERSION)
