@@ -5,6 +5,7 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <malloc.h>
@@ -253,6 +254,32 @@ void the_standard_library_runs_on_it(void **) {
     assert_int_equal(words[19999].size(), 199);
 }
 
+std::atomic<int> destroyed;
+
+/* Frees when its thread ends, and allocates once more on that way. */
+struct late_freeing {
+    std::vector<std::string> words{1000, std::string(100, 'w')};
+    ~late_freeing() {
+        words.resize(3000, std::string(200, 'x'));
+        destroyed++;
+    }
+};
+
+void thread_local_objects_free_when_their_thread_ends(void **) {
+    std::vector<std::thread> threads;
+    destroyed = 0;
+    for (int i = 0; i < 16; i++) {
+        threads.emplace_back([] {
+            thread_local late_freeing object;
+            CHECK(object.words[999].size() == 100);
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    assert_int_equal(destroyed.load(), 16);
+}
+
 } // namespace
 
 int main() {
@@ -266,6 +293,7 @@ int main() {
         cmocka_unit_test(an_exception_of_the_handler_passes_through),
         cmocka_unit_test(a_negative_array_length_still_throws_bad_array_new_length),
         cmocka_unit_test(the_standard_library_runs_on_it),
+        cmocka_unit_test(thread_local_objects_free_when_their_thread_ends),
     };
     return cmocka_run_group_tests_name("new", tests, nullptr, heap_is_sound);
 }

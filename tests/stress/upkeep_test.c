@@ -44,16 +44,16 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Calls `upkeep` again and again for a second beside the working threads. */
-static void run_beside_work(void (*upkeep)(void)) {
+/* Calls `upkeep` beside the working threads, for a second and until it says that it has seen enough. */
+static void run_beside_work(bool (*upkeep)(void)) {
     pthread_t threads[THREADS];
     atomic_store(&is_over, false);
     for (uintptr_t i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, work_until_over, (void *)i), 0);
     }
     uint64_t end_ms = now_ms() + 1000 * test_scale();
-    while (now_ms() < end_ms) {
-        upkeep();
+    for (bool is_enough = false; !is_enough || now_ms() < end_ms;) {
+        is_enough = upkeep();
     }
     atomic_store(&is_over, true);
     for (unsigned i = 0; i < THREADS; i++) {
@@ -62,8 +62,9 @@ static void run_beside_work(void (*upkeep)(void)) {
     check_heap();
 }
 
-static void trim(void) {
+static bool trim(void) {
     TEST_TRIM();
+    return true;
 }
 
 static void trim_under_load_takes_nothing_that_is_used(void **state) {
@@ -71,10 +72,11 @@ static void trim_under_load_takes_nothing_that_is_used(void **state) {
     run_beside_work(trim);
 }
 
-static void read_statistics(void) {
+static bool read_statistics(void) {
     struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
     CHECK(hak_stats_get(&stats) == 0);
     CHECK(stats.mapped_bytes != 0);
+    return true;
 }
 
 static void statistics_can_be_read_under_load(void **state) {
@@ -89,10 +91,11 @@ static int count_block(void *block, size_t usable_bytes, void *context) {
     return 0;
 }
 
-static void walk_and_verify(void) {
+static bool walk_and_verify(void) {
     size_t blocks = 0;
     CHECK(hak_heap_walk(count_block, &blocks) == 0);
     check_heap();
+    return true;
 }
 
 static void walks_and_verification_can_run_under_load(void **state) {
@@ -101,7 +104,7 @@ static void walks_and_verification_can_run_under_load(void **state) {
     run_beside_work(walk_and_verify);
 }
 
-static void ask_about_anything(void) {
+static bool ask_about_anything(void) {
     static struct rng rng = {88172645463325252u};
     void *own = TEST_MALLOC(100);
     CHECK(hak_owns(own));
@@ -109,6 +112,7 @@ static void ask_about_anything(void) {
         (void)hak_owns((char *)own + (int64_t)rng_below(&rng, 8 * MIB) - (int64_t)(4 * MIB));
     }
     TEST_FREE(own);
+    return true;
 }
 
 static void owns_can_be_asked_under_load(void **state) {
@@ -124,8 +128,9 @@ static void count_tick(int signal_number) {
     atomic_fetch_add(&ticks, 1);
 }
 
-static void rest(void) {
+static bool rest(void) {
     usleep(1000);
+    return atomic_load(&ticks) > 100; /* a busy machine gives them slowly */
 }
 
 /* A profiler's SIGPROF at 4 kHz of CPU time, with the stack switched, system calls restarted. */
@@ -139,7 +144,6 @@ static void a_profilers_signals_interrupt_anywhere(void **state) {
     run_beside_work(rest);
     assert_int_equal(setitimer(ITIMER_PROF, &off, NULL), 0);
     assert_int_equal(sigaction(SIGPROF, &old_action, NULL), 0);
-    assert_true(atomic_load(&ticks) > 50);
 }
 
 int main(void) {
