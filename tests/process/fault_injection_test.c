@@ -1,7 +1,7 @@
 /*
  * fault_injection_test.c - every system call for memory that hakmem makes fails once, or fails from then on.
  *
- * suite: limit 120 s
+ * suite: limit 240 s
  * The five calls are defined here, in front of libc's: hakmem's go through them. For each call, each error
  * and each n, a child runs one and the same load, in which the n-th such call fails (or all from the n-th
  * on). Every allocation must then be NULL with ENOMEM, or right; what was live must be intact, the heap

@@ -1,7 +1,7 @@
 /*
  * churn_test.c - random sizes and lifetimes on several threads at once, each with blocks of its own.
  *
- * suite: limit 120 s
+ * suite: limit 240 s
  * Imitates an interpreter (small objects that die young beside a few that stay), a compiler (phases that grow
  * and then drop everything), and a server that handles images (a mix up to megabytes).
  */

@@ -1,7 +1,7 @@
 /*
  * fork_test.c - fork in a program whose threads allocate, with the application's own atfork handlers.
  *
- * suite: limit 120 s, flavours release debug ubsan
+ * suite: limit 400 s, flavours release debug ubsan
  * Imitates a threaded server that forks workers and runs helpers: postgres-like children that go on with
  * inherited blocks, subprocess.Popen, libraries whose atfork handlers allocate. Not for ThreadSanitizer,
  * whose own runtime cannot go on in the child of a threaded program.

@@ -1,7 +1,7 @@
 /*
  * handover_test.c - blocks allocated by one thread and freed by another.
  *
- * suite: limit 120 s
+ * suite: limit 240 s
  * Imitates message queues (one producer, one consumer; many to many), a server whose requests migrate between
  * workers (any thread replaces any thread's block, as in larson), and pools whose blocks outlive their
  * makers.

@@ -2,7 +2,7 @@
  * resize_test.c - realloc mixes: growing strings, vectors that double, buffers that shrink, from many
  * threads.
  *
- * suite: limit 120 s
+ * suite: limit 240 s
  * Imitates string builders and std::vector-like tables in interpreters, and readers that grow a file buffer
  * to megabytes and then cut it to size; blocks also change threads between two resizes.
  */

@@ -1,7 +1,7 @@
 /*
  * thread_churn_test.c - threads by the thousand, created and gone, with thread-local data that frees late.
  *
- * suite: limit 120 s
+ * suite: limit 240 s
  * Imitates a server with one thread per connection, and libraries whose per-thread state is freed by
  * pthread_key destructors, some of which allocate again and re-arm themselves.
  */

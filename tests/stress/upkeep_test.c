@@ -1,7 +1,7 @@
 /*
  * upkeep_test.c - trim, statistics, heap walks and verification while other threads allocate.
  *
- * suite: limit 120 s
+ * suite: limit 240 s
  * Imitates a server that is monitored and trimmed under load: malloc_trim from a timer thread, metrics from
  * another, signals at a high rate from a profiler that interrupts wherever it likes.
  */
