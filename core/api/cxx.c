@@ -16,8 +16,7 @@
 /* ThreadSanitizer brings operators of its own. */
 #if !HAK_TSAN
 
-/* Mangled names are plain identifiers of C. size_t is `m` in them on every architecture that hakmem runs on.
- */
+/* Mangled names are plain identifiers of C. size_t is `m` in them wherever hakmem runs. */
 #define OPERATOR_NEW(mangled, ...)                                                                           \
     HAK_API void *mangled(__VA_ARGS__);                                                                      \
     void *mangled(__VA_ARGS__)
@@ -25,8 +24,7 @@
     HAK_API void mangled(__VA_ARGS__);                                                                       \
     void mangled(__VA_ARGS__)
 
-/* ---- new ------------------------------------------------------------------------------------------------
- */
+/* ---- new -------------------------------------------------------------------------------------------- */
 
 /* `alignment` 0: what every block has. */
 static void *allocate(size_t alignment, size_t bytes) {
@@ -132,8 +130,7 @@ OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment,
     return new_aligned_nothrow(bytes, alignment);
 }
 
-/* ---- delete ---------------------------------------------------------------------------------------------
- */
+/* ---- delete ----------------------------------------------------------------------------------------- */
 
 #define DELETE_NAME       "operator delete"
 #define DELETE_ARRAY_NAME "operator delete[]"

@@ -70,8 +70,7 @@ HAK_API HAK_COLD struct mallinfo mallinfo(void) {
 #undef NARROW
 }
 
-/* ---- malloc_stats ---------------------------------------------------------------------------------------
- */
+/* ---- malloc_stats ----------------------------------------------------------------------------------- */
 
 static void put_row(struct text *text, const char *label, size_t value) {
     size_t line_start_bytes = text->used_bytes;

@@ -46,8 +46,7 @@ HAK_API void *reallocarray(void *block, size_t count, size_t bytes) {
     return hak_request_realloc("reallocarray", block, total_bytes);
 }
 
-/* ---- aligned ----------------------------------------------------------------------------------------------
- */
+/* ---- aligned ---------------------------------------------------------------------------------------- */
 
 /* The largest power of two; alignments above it cannot be rounded up to one. */
 #define ALIGN_MAX ((size_t)1 << (sizeof(size_t) * CHAR_BIT - 1))
@@ -101,8 +100,7 @@ HAK_API void *pvalloc(size_t bytes) {
     return hak_request_aligned(page_bytes, whole_pages == 0 ? page_bytes : whole_pages);
 }
 
-/* ---- relatives --------------------------------------------------------------------------------------------
- */
+/* ---- relatives -------------------------------------------------------------------------------------- */
 
 HAK_API size_t malloc_usable_size(void *block) {
     return hak_request_usable("malloc_usable_size", block);

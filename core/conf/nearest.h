@@ -10,8 +10,7 @@
 
 #define HAK_NEAREST_WORD_BYTES_MAX 32u
 
-/* Owner: the caller. The best candidate so far; `distance` starts at what is still taken for a typing slip.
- */
+/* Owner: the caller. The best candidate so far; `distance` starts at what still counts as a slip. */
 struct hak_nearest {
     const char *given;
     size_t given_bytes;

@@ -46,8 +46,7 @@ extern const struct hak_option_row hak_option_rows[HAK_OPTION_ROWS];
 /* The name without prefix of a row's `index`-th option. */
 void hak_option_name(const struct hak_option_row *row, unsigned index, char name[HAK_OPTION_NAME_BYTES]);
 
-/* Splits `words` at its bars: the word at *cursor and its length, or false at the end. Start *cursor at it.
- */
+/* Splits `words` at its bars: the word at *cursor and its length; false at the end. *cursor starts at it. */
 bool hak_option_next_word(const char **cursor, const char **word, size_t *bytes);
 
 /* Adds a CHOICE's word of that index. */

@@ -43,7 +43,7 @@ static bool is_build_switch(const struct hak_setting *setting) {
     return false;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------- */
+/* ---- values ----------------------------------------------------------------------------------------- */
 
 /* Reads a text of decimal digits alone. False when it is empty, holds anything else or is above maximum. */
 static bool parse_number(const char *text, uint32_t minimum, uint32_t maximum, uint32_t *out) {
@@ -116,7 +116,7 @@ static bool apply(struct hak_options *options, const struct hak_setting *setting
     return true;
 }
 
-/* ---- the environment ----------------------------------------------------------------------------------- */
+/* ---- the environment -------------------------------------------------------------------------------- */
 
 /* Finds the row and index of the setting's name; leaves row NULL when there is none. */
 static void look_up(struct hak_setting *setting) {

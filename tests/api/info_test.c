@@ -41,8 +41,7 @@ static void empty(void) {
     }
 }
 
-/* ---- mallinfo -------------------------------------------------------------------------------------------
- */
+/* ---- mallinfo --------------------------------------------------------------------------------------- */
 
 static void assert_adds_up(const struct mallinfo2 *info) {
     assert_int_equal(info->arena, info->uordblks + info->fordblks);
@@ -132,8 +131,7 @@ static void mallinfo_is_mallinfo2_with_less_room(void **state) {
     free(huge);
 }
 
-/* ---- malloc_info ----------------------------------------------------------------------------------------
- */
+/* ---- malloc_info ------------------------------------------------------------------------------------ */
 
 static char xml[64 * KIB];
 
@@ -238,8 +236,7 @@ static void malloc_info_says_when_it_cannot_write(void **state) {
     (void)fclose(full);
 }
 
-/* ---- malloc_stats ---------------------------------------------------------------------------------------
- */
+/* ---- malloc_stats ----------------------------------------------------------------------------------- */
 
 static int print_stats(void *context) {
     (void)context;
@@ -272,8 +269,7 @@ static void malloc_stats_says_the_same_as_mallinfo2(void **state) {
     }
 }
 
-/* ---- mallopt --------------------------------------------------------------------------------------------
- */
+/* ---- mallopt ---------------------------------------------------------------------------------------- */
 
 static void mallopt_refuses_what_has_no_meaning_here(void **state) {
     (void)state;
