@@ -16,15 +16,15 @@
 #include "slab/superslab.h"
 #include <pthread.h>
 
-/* Every lock of hakmem, in rank order; lists of heaps are as many as there are heaps, fixed by the heaps
- * lock. */
-static void for_each_lock(void (*action)(struct hak_lock *)) {
-    action(&hak_child_lock);
-    action(&hak_heaps_lock);
+/* Numbers of the heaps whose lists prepare() locked: 1 to this. Under the heaps lock. */
+static uint32_t locked_heaps;
+
+/* Every lock above the heaps lock, in rank order. */
+static void for_each_higher_lock(void (*action)(struct hak_lock *), uint32_t last_heap) {
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         action(&hak_orphans[c].lock);
     }
-    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+    for (uint32_t id = 1; id <= last_heap; id++) {
         struct heap *heap = hak_heap_by_id(id);
         if (heap != NULL) {
             action(&heap->remote.lock);
@@ -37,18 +37,26 @@ static void for_each_lock(void (*action)(struct hak_lock *)) {
 }
 
 static HAK_COLD void prepare(void) {
-    for_each_lock(hak_lock_fork_take);
+    hak_lock_fork_take(&hak_child_lock);
+    hak_lock_fork_take(&hak_heaps_lock);
+    locked_heaps = hak_heap_last_id();
+    for_each_higher_lock(hak_lock_fork_take, locked_heaps);
     hak_lock_fork_begin();
 }
 
+/* The heaps lock goes last: a heap that is entered now has a list whose lock was not taken here. */
 static HAK_COLD void parent(void) {
     hak_lock_fork_end();
-    for_each_lock(hak_lock_fork_give);
+    for_each_higher_lock(hak_lock_fork_give, locked_heaps);
+    hak_lock_fork_give(&hak_heaps_lock);
+    hak_lock_fork_give(&hak_child_lock);
 }
 
 static HAK_COLD void child(void) {
     hak_lock_fork_end();
-    for_each_lock(hak_lock_fork_reset);
+    for_each_higher_lock(hak_lock_fork_reset, hak_heap_last_id());
+    hak_lock_fork_reset(&hak_heaps_lock);
+    hak_lock_fork_reset(&hak_child_lock);
     hak_child_begin();
 }
 
