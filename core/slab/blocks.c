@@ -183,9 +183,11 @@ size_t hak_blocks_purge(struct slab *slab) {
     if (counted == (int)slab->purged_blocks) {
         return 0;
     }
-    for (unsigned i = 0; i <= slab->carved_blocks; i++) {
+    /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
+    unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
+    for (unsigned i = 0; i <= end; i++) {
         /* acquire: pairs with the FREE stores in hak_blocks_return(): the purge comes after the last use */
-        bool is_free = i < slab->carved_blocks && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
+        bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
         if (!is_free) {
             given_bytes += i > run_start ? purge_blocks(slab, run_start, i) : 0;
             run_start = i + 1;

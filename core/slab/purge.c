@@ -2,15 +2,17 @@
  * purge.c - see purge.h.
  *
  * What is being given back is nobody's meanwhile: its units are marked purging, or its SuperSlab has no tier,
- * so the lock is free during the system call. A purge that fails (locked pages) leaves the units dirty and is
- * not tried again for a second. Registry words are not touched: freed units keep their FREED marks, which
- * name a double free also after the memory is gone.
+ * so the lock is free during the system call. An unmapping that fails (too many mappings for one more hole)
+ * is not tried again for a second; the memory is purged instead. A purge that fails (locked pages) leaves the
+ * units dirty, puts their SuperSlab behind the others, and no step purges for a second. Registry words are
+ * not touched: freed units keep their FREED marks, which name a double free also after the memory is gone.
  */
 #include "slab/purge.h"
 #include "os/os.h"
 #include "slab/superslab_pool.h"
 
-#define RETRY_MS 1000u
+#define RETRY_MS                 1000u
+#define TRIM_FAILURES_IN_ROW_MAX 16u
 
 /* Unmaps an empty SuperSlab that has been taken out of the LRU. Returns the bytes given back. */
 static size_t unmap_detached(struct superslab *s, bool is_zero) {
@@ -21,9 +23,9 @@ static size_t unmap_detached(struct superslab *s, bool is_zero) {
         hak_superslab_push_spare(s);
         hak_retention_note_purged(&hak_superslab_pool.retention, HAK_SUPERSLAB_BYTES, now_ms);
     } else {
-        s->emptied_ms = now_ms; /* it goes to the young end: no victim for a while */
+        s->emptied_ms = now_ms;
         hak_superslab_none_to_free(s, is_zero);
-        hak_superslab_pool.purge_retry_ms = now_ms + RETRY_MS;
+        hak_superslab_pool.unmap_retry_ms = now_ms + RETRY_MS;
     }
     hak_lock_release(&hak_superslab_lock);
     return error == 0 ? HAK_SUPERSLAB_BYTES : 0;
@@ -37,6 +39,7 @@ static size_t purge_marked(struct superslab *s, uint32_t run) {
     hak_lock_acquire(&hak_superslab_lock);
     if (error == 0) {
         hak_superslab_change(s, (struct hak_unit_change){.purge_done = run});
+        s->emptied_ms = now_ms; /* of use if that emptied it */
         hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
     } else {
         hak_superslab_change(s, (struct hak_unit_change){.purge_failed = run});
@@ -55,7 +58,19 @@ static uint32_t first_dirty_run(const struct superslab *s) {
 
 /* Nothing that could be given back, whatever the time. Under the lock. */
 static bool is_quiet(const struct superslab_pool *pool) {
-    return pool->empty_count == 0 && pool->dirty_units * HAK_UNIT_BYTES <= HAK_RETENTION_BASE_BYTES;
+    const struct retention *retention = &pool->retention;
+    size_t lowest_floor_bytes = retention->is_set ? retention->set_bytes : HAK_RETENTION_BASE_BYTES;
+    return pool->empty_count == 0 && pool->dirty_units * HAK_UNIT_BYTES <= lowest_floor_bytes;
+}
+
+/* An empty SuperSlab to unmap: one beyond the LRU's bounds, or any. NULL if there is none or none can be. */
+static struct superslab *choose_victim(bool is_any_welcome, uint64_t now_ms) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    if (now_ms < pool->unmap_retry_ms) {
+        return NULL;
+    }
+    struct superslab *victim = hak_superslab_lru_victim(now_ms);
+    return victim == NULL && is_any_welcome ? pool->lru_oldest : victim;
 }
 
 /* One system call's worth. Returns the bytes given back; 0 when there is nothing to do or it failed. */
@@ -75,11 +90,7 @@ static size_t purge_once(size_t keep_bytes, bool is_trim) {
         keep_bytes = hak_superslab_floor_bytes(now_ms);
     }
     bool is_above = pool->dirty_units * HAK_UNIT_BYTES > keep_bytes;
-    struct superslab *victim = hak_superslab_lru_victim(now_ms);
-    bool unmaps_all = is_trim && keep_bytes == 0;
-    if (victim == NULL && (is_above || unmaps_all)) {
-        victim = pool->lru_oldest;
-    }
+    struct superslab *victim = choose_victim(is_above || (is_trim && keep_bytes == 0), now_ms);
     if (victim != NULL) {
         bool is_zero = victim->zero_units == UINT32_MAX;
         hak_superslab_free_to_none(victim);
@@ -108,10 +119,16 @@ void hak_purge_step(void) {
 }
 
 size_t hak_purge_down_to(size_t keep_bytes) {
+    struct hak_superslab_counts counts;
     size_t given_bytes = 0;
-    size_t bytes;
-    while ((bytes = purge_once(keep_bytes, true)) != 0) {
+    unsigned failures_in_row = 0;
+    hak_superslab_count(&counts);
+    /* No more calls than there was to do at the start: others may free as fast as this purges. */
+    for (size_t calls = counts.dirty_units + counts.empty;
+         calls != 0 && failures_in_row < TRIM_FAILURES_IN_ROW_MAX; calls--) {
+        size_t bytes = purge_once(keep_bytes, true);
         given_bytes += bytes;
+        failures_in_row = bytes != 0 ? 0 : failures_in_row + 1;
     }
     return given_bytes;
 }

@@ -34,7 +34,8 @@ static void close_window(struct retention *r) {
 }
 
 static void advance(struct retention *r, uint64_t now_ms) {
-    if (now_ms - r->window_start_ms < WINDOW_MS) {
+    /* Another thread, whose look at the clock was later, may have been here first. */
+    if (now_ms < r->window_start_ms + WINDOW_MS) {
         return;
     }
     uint64_t lapsed = (now_ms - r->window_start_ms) / WINDOW_MS;

@@ -130,6 +130,9 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
+    if (change.purge_failed != 0 && s->is_in_dirty_list) {
+        dirty_unlink(s); /* to the young end: others are asked first the next time */
+    }
     attach(s);
 }
 
@@ -255,6 +258,7 @@ struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {
     }
     bool is_over_count = pool->empty_count > hak_options.ss_lru_count;
     bool is_over_bytes = pool->empty_count * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
-    bool is_over_age = now_ms - oldest->emptied_ms > hak_options.ss_lru_ms;
+    /* A sum: another thread, whose look at the clock was later, may have emptied it. */
+    bool is_over_age = now_ms > oldest->emptied_ms + hak_options.ss_lru_ms;
     return is_over_count || is_over_bytes || is_over_age ? oldest : NULL;
 }

@@ -21,7 +21,8 @@ struct superslab_pool {
     size_t whole_count;
     size_t free_units;       /* in HOT, DRAINING and FREE */
     size_t dirty_units;      /* of those, not known zero */
-    uint64_t purge_retry_ms; /* no purge before that time: the last one failed (locked pages) */
+    uint64_t purge_retry_ms; /* no purge step before that time: the last one failed (locked pages) */
+    uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
 };
 extern struct superslab_pool hak_superslab_pool;
