@@ -175,12 +175,22 @@ void *hak_calloc_slow(size_t bytes) {
 /* ---- freeing ----------------------------------------------------------------------------------------------
  */
 
-/* Straight home: for cold classes and for threads without a heap. */
+/* Straight home: for cold classes, and in a heap borrowed for it (NULL when there is no memory for one). */
 static void return_one(struct heap *heap, struct block_ref ref, unsigned class_idx) {
     uint32_t owner = heap != NULL ? heap->id : 0;
     unsigned foreign = hak_blocks_return(&ref, 1, owner, hak_heap_handle_event, heap);
     if (heap != NULL) {
         HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, foreign);
+    }
+}
+
+/* The same for a thread that has exited. By a heap, which tells the child of a fork that somebody was at it.
+ */
+static void return_borrowed(struct block_ref ref, unsigned class_idx) {
+    struct heap *heap = hak_heap_borrow();
+    return_one(heap, ref, class_idx);
+    if (heap != NULL) {
+        hak_heap_give_back(heap);
     }
 }
 
@@ -230,6 +240,6 @@ void hak_free_slow(void *block, const char *function) {
     if (heap != NULL) {
         free_to_heap(heap, ref, class_idx);
     } else {
-        return_one(NULL, ref, class_idx);
+        return_borrowed(ref, class_idx);
     }
 }

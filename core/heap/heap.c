@@ -2,14 +2,15 @@
  * heap.c - see heap.h: the table of heaps, a thread's way in and out, where slabs with free blocks are
  * listed.
  *
- * A thread's heap goes back when its thread-specific data is destroyed, in the last round of destructors that
- * the C library makes, so that other destructors still find it. Slabs that are full then keep the heap's
- * number: a later thread that gets this heap inherits them; while nobody has it, its list of remote frees is
- * closed and they become orphans as soon as something in them is freed.
+ * A thread's heap goes back when its thread-specific data is destroyed, in the last round but one of
+ * destructors that the C library makes, so that other destructors still find it. Slabs that are full then
+ * keep the heap's number: a later thread that gets this heap inherits them; while nobody has it, its list of
+ * remote frees is closed and they become orphans as soon as something in them is freed.
  */
 #include "heap/heap.h"
 #include "base/assert.h"
 #include "conf/options.h"
+#include "heap/child.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
 #include "meta/arena.h"
@@ -17,6 +18,7 @@
 #include "meta/registry.h"
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 
@@ -25,9 +27,11 @@
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif
 
-/* The last round of destructors is ours, but for ThreadSanitizer, which takes its thread apart in that round.
+/*
+ * In which call of thread_exit() the heap goes back. Not in the last round: a thread that first allocates in
+ * a destructor is called from the second round on. ThreadSanitizer takes its thread apart in the last round.
  */
-#define EXIT_ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - HAK_TSAN)
+#define EXIT_ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - 1 - HAK_TSAN)
 
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
 
@@ -199,7 +203,7 @@ static void thread_exit(void *value) {
     hak_tls.state = HAK_THREAD_EXITED;
 }
 
-static void prewarm(struct heap *heap) {
+void hak_heap_prewarm(struct heap *heap) {
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         unsigned blocks = hak_options.tiny_prewarm_blocks[c];
         if (blocks != 0 && hak_cache_make_hot(heap, c, blocks)) {
@@ -215,6 +219,7 @@ struct heap *hak_heap_attach(void) {
     if (hak_tls.state == HAK_THREAD_EXITED) {
         return NULL;
     }
+    hak_child_rebuild_if_pending(); /* before anything is cached: the rebuild takes it for a lost thread's */
     struct heap *heap = obtain();
     if (heap == NULL) {
         return NULL;
@@ -223,9 +228,11 @@ struct heap *hak_heap_attach(void) {
     hak_tls.heap = heap;
     hak_tls.state = HAK_THREAD_ATTACHED;
     if (has_exit_key) {
+        int saved_errno = errno; /* free() may be the caller */
         (void)pthread_setspecific(exit_key, heap);
+        errno = saved_errno;
     }
-    prewarm(heap);
+    hak_heap_prewarm(heap);
     return heap;
 }
 

@@ -73,6 +73,9 @@ extern struct block_ref hak_no_cache[2];
  */
 struct heap *hak_heap_attach(void);
 
+/* Fills the caller's heap's caches as HAKMEM_TINY_PREWARM_ asks; what they hold already counts. */
+void hak_heap_prewarm(struct heap *heap);
+
 /* A heap for one operation of a thread that cannot have one; NULL when out of memory. */
 struct heap *hak_heap_borrow(void);
 void hak_heap_give_back(struct heap *heap);

@@ -2,7 +2,6 @@
  * supply.c - see supply.h.
  */
 #include "heap/supply.h"
-#include "base/assert.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
@@ -51,10 +50,9 @@ static struct slab *drain_remote(struct heap *heap, unsigned class_idx) {
 }
 
 void hak_supply_drain_remote(struct heap *heap) {
-    while (!hak_slab_list_looks_empty(&heap->remote)) {
-        struct slab *slab = drain_remote(heap, HAK_CLASS_COUNT);
-        HAK_ASSERT(slab == NULL);
-        (void)slab;
+    struct slab *slab;
+    while ((slab = hak_slab_list_pop(&heap->remote)) != NULL) {
+        keep_warm(heap, slab);
     }
 }
 

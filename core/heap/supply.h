@@ -20,7 +20,8 @@ bool hak_warm_push(struct heap *heap, struct slab *slab);
 /* Hands the current slab and the warm pool over to the orphans. */
 void hak_supply_flush(struct heap *heap, unsigned class_idx);
 
-/* Takes up the slabs with remote frees: into warm pools, or to the orphans what does not fit. */
+/* Takes up the slabs with remote frees: into warm pools, or to the orphans what does not fit. One that
+ * somebody works on stays listed for the next visit, by this thread or the next that gets the heap. */
 void hak_supply_drain_remote(struct heap *heap);
 
 #endif

@@ -24,6 +24,9 @@ __attribute__((constructor(101))) static void hak_process_start(void) {
     hak_options_freeze();
     hak_fork_register();
     hak_report_prepare();
+    if (hak_tls.heap != NULL) {
+        hak_heap_prewarm(hak_tls.heap); /* another library's constructor allocated before this one */
+    }
     if (needs_counters()) {
         hak_front_set_modes(HAK_FRONT_METERED, 0);
     }

@@ -2,19 +2,20 @@
  * verify.c - see verify.h.
  *
  * A slab is checked under its lease, so that only frees can happen meanwhile: a FREE byte that is stored and
- * not yet counted makes the count run below the map for a moment. Such a slab is looked at again before it is
- * blamed.
+ * not yet counted makes the count run below the map for a moment, and for as long as a thread is preempted
+ * there. Such a slab is looked at again for a while before it is blamed.
  */
 #include "process/verify.h"
 #include "heap/heap.h"
 #include "heap/unified_cache.h"
 #include "large/large.h"
 #include "meta/classes.h"
+#include "os/os.h"
 #include "process/walk.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
-#define COUNT_LOOKS 100000u
+#define PATIENCE_MS 5000u
 
 static const char *check_words(const struct slab *slab) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
@@ -54,7 +55,8 @@ static const char *check_slab(const struct slab *slab) {
         return "slab: capacity or carved blocks out of range";
     }
     const char *broken = check_words(slab);
-    for (unsigned look = 0; broken == NULL && look < COUNT_LOOKS; look++) {
+    uint64_t end_ms = hak_os_now_ms() + PATIENCE_MS;
+    while (broken == NULL && hak_os_now_ms() <= end_ms) {
         broken = check_headers(slab, &free_blocks);
         /* acquire: pairs with the swap in hak_slab_count_free() */
         int counted = hak_slab_word_count(hak_atomic_load_acquire(&slab->word));

@@ -28,6 +28,7 @@ static bool lease_patiently(struct slab *slab) {
 int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
     struct superslab *superslab;
     hak_child_rebuild_if_pending();
+    (void)hak_heap_attach(); /* the child of a fork asks whether others had heaps, thus leases */
     for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
             struct slab *slab = &superslab->slabs[unit];

@@ -1,0 +1,71 @@
+/*
+ * slab_lease_test.c - what a thread does while another one has a lease or is between a free and its count.
+ *
+ * suite: limit 60 s
+ */
+#include "hakmem.h"
+#include "heap/supply.h"
+#include "slab/blocks.h"
+#include "slab/superslab.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define CLASS_OF_4096 27u
+#define HANGING_S     20u
+
+/* Whoever exits or trims takes up its slabs with remote frees, but does not wait for one that is purged. */
+static void a_lease_held_elsewhere_is_not_waited_for(void **state) {
+    (void)state;
+    struct heap *heap = hak_heap_attach();
+    struct block_ref ref;
+    enum hak_slab_event event;
+    struct slab *slab = hak_superslab_take_units(1);
+    assert_int_equal(hak_slab_assign(slab, CLASS_OF_4096, heap->id), 0);
+    assert_int_equal(hak_blocks_take(slab, &ref, 1), 1);
+    assert_int_equal(hak_slab_release(slab, 1, HAK_PLACE_NOWHERE, heap->id), HAK_EVENT_LIST);
+    assert_true(hak_slab_list_push(&heap->remote, slab, heap->id, &event));
+    assert_int_equal(event, HAK_EVENT_NONE);
+    assert_true(hak_slab_lease_any(slab));
+    alarm(HANGING_S);
+    hak_supply_drain_remote(heap);
+    alarm(0);
+    assert_int_equal(hak_slab_release_any(slab), HAK_EVENT_NONE);
+    assert_false(hak_slab_list_looks_empty(&heap->remote));
+    hak_supply_drain_remote(heap);
+    assert_true(hak_slab_list_looks_empty(&heap->remote));
+    (void)hak_blocks_return(&ref, 1, heap->id, hak_heap_handle_event, heap);
+}
+
+/* hak_blocks_return() of a thread that is preempted half-way. */
+static void *free_with_a_pause(void *block) {
+    struct slab *slab = hak_slab_of_block(block);
+    size_t block_idx = ((uintptr_t)block - slab->base) / 4096;
+    /* release: pairs with the loads of hak_verify() in the other thread */
+    hak_atomic_store_release(&slab->map[block_idx], HAK_HEADER_FREE);
+    usleep(300000);
+    hak_heap_handle_event(slab, hak_slab_count_free(slab, 1), NULL);
+    return NULL;
+}
+
+static void verify_has_patience_with_a_preempted_thread(void **state) {
+    (void)state;
+    char why[200];
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, free_with_a_pause, hak_malloc(4096)), 0);
+    usleep(50000);
+    int result = hak_verify(why, sizeof why);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(why, "");
+    assert_int_equal(result, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_lease_held_elsewhere_is_not_waited_for, heap_is_sound),
+        cmocka_unit_test_teardown(verify_has_patience_with_a_preempted_thread, heap_is_sound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
