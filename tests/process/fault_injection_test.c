@@ -205,7 +205,7 @@ static unsigned run_plan(enum call call, int error, unsigned from, bool is_lasti
     return (unsigned)strtoul(child.out, NULL, 10);
 }
 
-/* Every n until the load ends before the n-th call; from 8 on in growing strides unless TEST_SCALE is more.
+/* Every n until the load ends before the n-th call; from 8 times TEST_SCALE on in growing strides.
  */
 static void fail_each(enum call call, int error) {
     unsigned runs = 0;
@@ -213,7 +213,7 @@ static void fail_each(enum call call, int error) {
         unsigned from = 1;
         while (run_plan(call, error, from, is_lasting) != 0) {
             runs++;
-            from += test_scale() > 1 || from < 8 ? 1 : from / 2;
+            from += from < 8 * test_scale() ? 1 : from / 2;
         }
     }
     print_message("%s, %s: %u runs\n", call_names[call], strerror(error), runs);
