@@ -27,8 +27,9 @@ static void close_window(struct retention *r) {
         }
     } else {
         r->strikes = 0;
-        r->raised_bytes /= 2;
+        r->raised_bytes -= smaller(r->raised_bytes, r->min_dirty_bytes / 2);
     }
+    r->min_dirty_bytes = r->dirty_bytes;
     r->purged_bytes = 0;
     r->rewanted_bytes = 0;
 }
@@ -54,6 +55,11 @@ void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_m
 void hak_retention_note_rewanted(struct retention *r, size_t bytes, uint64_t now_ms) {
     advance(r, now_ms);
     r->rewanted_bytes += bytes;
+}
+
+void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes) {
+    r->dirty_bytes = dirty_bytes;
+    r->min_dirty_bytes = smaller(r->min_dirty_bytes, dirty_bytes);
 }
 
 void hak_retention_set(struct retention *r, size_t bytes) {

@@ -134,6 +134,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
         dirty_unlink(s); /* to the young end: others are asked first the next time */
     }
     attach(s);
+    hak_retention_note_dirty(&hak_superslab_pool.retention, hak_superslab_pool.dirty_units * HAK_UNIT_BYTES);
 }
 
 void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {

@@ -1,0 +1,105 @@
+/*
+ * retention_test.c - the floor of free memory: it rises for a proved ping-pong alone, stays while it is used,
+ * falls when it is not. Time is simulated.
+ */
+#include "conf/options.h"
+#include "slab/retention.h"
+#include "support/test.h"
+
+#define MIB       ((size_t)1024 * 1024)
+#define CYCLE     (16 * MIB)
+#define WINDOW_MS 1000u
+
+/* A second in which CYCLE bytes are given back and wanted again. */
+static uint64_t ping_pong_second(struct retention *r, uint64_t now_ms) {
+    hak_retention_note_purged(r, CYCLE, now_ms);
+    hak_retention_note_rewanted(r, CYCLE, now_ms + 10);
+    return now_ms + WINDOW_MS;
+}
+
+/* A second in which kept memory was used and freed again; the least of it that was free is `unused`. */
+static uint64_t reuse_second(struct retention *r, size_t unused, uint64_t now_ms) {
+    hak_retention_note_dirty(r, unused);
+    hak_retention_note_dirty(r, CYCLE);
+    (void)hak_retention_floor_bytes(r, 0, now_ms);
+    return now_ms + WINDOW_MS;
+}
+
+static uint64_t raise_floor(struct retention *r) {
+    uint64_t now_ms = 1000000;
+    for (unsigned second = 0; second < 3; second++) {
+        now_ms = ping_pong_second(r, now_ms);
+    }
+    return now_ms;
+}
+
+static void floor_is_a_base_and_a_share_of_what_is_live(void **state) {
+    (void)state;
+    struct retention r = {0};
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, 5), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), HAK_RETENTION_BASE_BYTES + 10 * MIB);
+}
+
+static void floor_rises_after_three_seconds_of_ping_pong(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = ping_pong_second(&r, 1000000);
+    now_ms = ping_pong_second(&r, now_ms);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    now_ms = ping_pong_second(&r, now_ms);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + CYCLE);
+}
+
+static void memory_that_is_not_wanted_again_raises_nothing(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = 1000000;
+    for (unsigned second = 0; second < 10; second++, now_ms += WINDOW_MS) {
+        hak_retention_note_purged(&r, CYCLE, now_ms);
+        hak_retention_note_rewanted(&r, CYCLE / 4, now_ms + 10);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+}
+
+static void raised_floor_is_bounded_by_the_option(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = raise_floor(&r);
+    for (unsigned second = 0; second < 20; second++) {
+        now_ms = ping_pong_second(&r, now_ms);
+    }
+    size_t bound_bytes = (size_t)hak_options.retain_mb * MIB;
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + bound_bytes);
+}
+
+static void raised_floor_stays_while_its_memory_is_used(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = raise_floor(&r);
+    for (unsigned second = 0; second < 60; second++) {
+        now_ms = reuse_second(&r, 0, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + CYCLE);
+}
+
+static void raised_floor_falls_when_its_memory_lies_unused(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = raise_floor(&r);
+    for (unsigned second = 0; second < 6; second++) {
+        now_ms = reuse_second(&r, CYCLE, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
+        cmocka_unit_test(floor_rises_after_three_seconds_of_ping_pong),
+        cmocka_unit_test(memory_that_is_not_wanted_again_raises_nothing),
+        cmocka_unit_test(raised_floor_is_bounded_by_the_option),
+        cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
+        cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
