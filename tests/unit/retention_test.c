@@ -6,7 +6,6 @@
 #include "slab/retention.h"
 #include "support/test.h"
 
-#define MIB       ((size_t)1024 * 1024)
 #define CYCLE     (16 * MIB)
 #define WINDOW_MS 1000u
 
