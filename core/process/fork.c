@@ -57,6 +57,7 @@ static HAK_COLD void child(void) {
     for_each_higher_lock(hak_lock_fork_reset, hak_heap_last_id());
     hak_lock_fork_reset(&hak_heaps_lock);
     hak_lock_fork_reset(&hak_child_lock);
+    hak_large_fork_child();
     hak_child_begin();
 }
 
