@@ -45,6 +45,10 @@ static void lower_by_idle(size_t idle_bytes) {
 }
 
 void hak_retain_touch(uint64_t now_ms) {
+    if (now_ms < hak_retain.touched_ms) {
+        now_ms =
+            hak_retain.touched_ms; /* another thread, whose look at the clock was later, was here first */
+    }
     uint64_t step_ms = hak_large_policy.proof_ms;
     uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
     if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
@@ -92,7 +96,8 @@ static void forget_cycle(void) {
 
 /* What was given back and not wanted for a whole proof_ms was given back rightly. */
 static void expire_cycle(uint64_t now_ms) {
-    if (hak_retain.returned_bytes != 0 && now_ms - hak_retain.returned_ms > hak_large_policy.proof_ms) {
+    /* A sum: another thread may have read the clock later and been here first. */
+    if (hak_retain.returned_bytes != 0 && now_ms > hak_retain.returned_ms + hak_large_policy.proof_ms) {
         forget_cycle();
         hak_retain.proofs = 0;
     }

@@ -3,6 +3,7 @@
  * falls when it is not. Time is simulated.
  */
 #include "conf/options.h"
+#include "large/retain.h"
 #include "slab/retention.h"
 #include "support/test.h"
 
@@ -91,6 +92,25 @@ static void raised_floor_falls_when_its_memory_lies_unused(void **state) {
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
 }
 
+/* Threads read the clock before they take the lock, so that the later one may come first. */
+static void large_floor_stays_raised_for_a_thread_with_an_older_clock(void **state) {
+    (void)state;
+    struct hak_retain before = hak_retain;
+    uint64_t now_ms = before.touched_ms + 1000000;
+    hak_retain_touch(now_ms);
+    hak_retain.raised_bytes = CYCLE;
+    hak_retain.proofs = 1;
+    hak_retain.returned_bytes = CYCLE;
+    hak_retain.returned_ms = now_ms;
+    hak_retain_touch(now_ms - 4);
+    hak_retain_fetched(CYCLE / 4, now_ms - 4);
+    size_t raised_bytes = hak_retain.raised_bytes;
+    unsigned proofs = hak_retain.proofs;
+    hak_retain = before;
+    assert_int_equal(raised_bytes, CYCLE);
+    assert_int_equal(proofs, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
@@ -99,6 +119,7 @@ int main(void) {
         cmocka_unit_test(raised_floor_is_bounded_by_the_option),
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
+        cmocka_unit_test(large_floor_stays_raised_for_a_thread_with_an_older_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
