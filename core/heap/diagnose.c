@@ -4,8 +4,20 @@
 #include "heap/diagnose.h"
 #include "heap/front.h"
 #include "large/large.h"
+#include "slab/superslab.h"
 
 struct hak_foreign hak_foreign;
+
+/* Marks of freed blocks outlive their memory, and the system may have given its address to libc's malloc. */
+static bool may_be_foreign(const void *pointer) {
+    return hak_foreign.free != NULL && !hak_superslab_covers(pointer);
+}
+
+bool hak_is_large(const void *pointer, hak_word word) {
+    enum hak_unit_kind kind = hak_word_kind(word);
+    return kind == HAK_KIND_EXTENT || kind == HAK_KIND_MAPPED ||
+           (kind == HAK_KIND_LARGE_FREED && !may_be_foreign(pointer));
+}
 
 /* A pointer to no unit of ours: foreign, or inside a large block whose inner units have no words. */
 static void die_of_unknown(const char *function, const void *pointer) {
@@ -40,7 +52,7 @@ HAK_NORETURN static void die_of_header(const char *function, const void *pointer
 hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault) {
     hak_word word = hak_registry_word(pointer);
     enum hak_unit_kind kind = hak_word_kind(word);
-    if (kind == HAK_KIND_SLAB_FREED) {
+    if (kind == HAK_KIND_SLAB_FREED && !may_be_foreign(pointer)) {
         die_of_retired(function, pointer, word, freed_fault);
     }
     if (kind != HAK_KIND_SLAB) {

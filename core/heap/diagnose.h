@@ -5,6 +5,7 @@
 #ifndef HAK_HEAP_DIAGNOSE_H
 #define HAK_HEAP_DIAGNOSE_H
 
+#include "meta/registry.h"
 #include "os/fatal.h"
 #include "slab/header_map.h"
 
@@ -19,6 +20,9 @@ struct hak_foreign {
     size_t (*usable_size)(void *block);
 };
 extern struct hak_foreign hak_foreign;
+
+/* Whether the pointer with that registry word is one for the large floor to judge. */
+bool hak_is_large(const void *pointer, hak_word word);
 
 /*
  * The header of the live block of a slab that starts at `pointer`. Ends the program if it is anything else,

@@ -217,8 +217,7 @@ void hak_free_slow(void *block, const char *function) {
     }
     struct heap *heap = current_heap();
     hak_word word = hak_registry_word(block);
-    enum hak_unit_kind kind = hak_word_kind(word);
-    if (kind == HAK_KIND_EXTENT || kind == HAK_KIND_MAPPED || kind == HAK_KIND_LARGE_FREED) {
+    if (hak_is_large(block, word)) {
         if (perturbs()) {
             perturb(block, hak_large_usable(function, block, word), true);
         }

@@ -10,11 +10,6 @@
 #include <errno.h>
 #include <string.h>
 
-static bool is_large_kind(hak_word word) {
-    enum hak_unit_kind kind = hak_word_kind(word);
-    return kind == HAK_KIND_EXTENT || kind == HAK_KIND_MAPPED || kind == HAK_KIND_LARGE_FREED;
-}
-
 /* ---- aligned ----------------------------------------------------------------------------------------------
  */
 
@@ -104,7 +99,7 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
         return NULL;
     }
     hak_word word = hak_registry_word(block);
-    bool is_large = is_large_kind(word);
+    bool is_large = hak_is_large(block, word);
     if (!is_large && hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
         return hak_foreign.realloc(block, bytes);
     }
@@ -129,7 +124,7 @@ size_t hak_request_usable(const char *function, const void *block) {
         return 0;
     }
     hak_word word = hak_registry_word(block);
-    if (is_large_kind(word)) {
+    if (hak_is_large(block, word)) {
         return hak_large_usable(function, block, word);
     }
     if (hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
@@ -140,7 +135,7 @@ size_t hak_request_usable(const char *function, const void *block) {
 
 bool hak_request_owns(const void *pointer) {
     hak_word word = hak_registry_word(pointer);
-    if (is_large_kind(word)) {
+    if (hak_is_large(pointer, word)) {
         return hak_large_owns(pointer, word);
     }
     if (hak_word_kind(word) != HAK_KIND_SLAB) {

@@ -268,6 +268,18 @@ void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context) {
     }
 }
 
+bool hak_superslab_covers(const void *pointer) {
+    uintptr_t base = hak_round_down((uintptr_t)pointer, HAK_SUPERSLAB_BYTES);
+    struct superslab *s;
+    bool is_found = false;
+    hak_lock_acquire(&hak_superslab_lock);
+    for (size_t i = 0; !is_found && (s = hak_superslab_at(i)) != NULL; i++) {
+        is_found = s->tier != HAK_TIER_NONE && s->base == base;
+    }
+    hak_lock_release(&hak_superslab_lock);
+    return is_found;
+}
+
 uint64_t hak_superslab_births(void) {
     return hak_atomic_load_relaxed(&births); /* relaxed: a statistic */
 }

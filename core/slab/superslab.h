@@ -89,6 +89,9 @@ HAK_COLD size_t hak_superslab_trim(size_t keep_bytes);
 /* Visits the memory of every SuperSlab not lent to the large floor. The visitor may make system calls. */
 HAK_COLD void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context);
 
+/* Whether the address lies in a SuperSlab that has memory. Goes through all of them: for rare paths. */
+HAK_COLD bool hak_superslab_covers(const void *pointer);
+
 /* SuperSlabs mapped since start. */
 uint64_t hak_superslab_births(void);
 

@@ -67,6 +67,30 @@ static int free_memory_of_the_plugin(void) {
     return 0;
 }
 
+/* Blocks of hakmem's, gone back to the system, and then memory that libc may get at the same addresses. */
+static int free_memory_of_the_plugin_where_ours_was(void) {
+    static void *ours[4000];
+    void *(*plugin_malloc)(size_t);
+    void *address = symbol_of("deepbind_own", "plugin_malloc");
+    memcpy(&plugin_malloc, &address, sizeof address);
+    for (size_t bytes = 4000; bytes < 4 * MIB; bytes *= 100) {
+        size_t blocks = 16 * MIB / bytes;
+        for (size_t i = 0; i < blocks && i < COUNT_OF(ours); i++) {
+            ours[i] = malloc(bytes);
+        }
+        for (size_t i = 0; i < blocks && i < COUNT_OF(ours); i++) {
+            free(ours[i]);
+        }
+        malloc_trim(0);
+        for (unsigned i = 0; i < 40; i++) {
+            free(plugin_malloc(3 * MIB / 2));
+            CHECK(plugin_malloc(MIB) != NULL); /* stays, so that the next one lies elsewhere */
+        }
+    }
+    check_heap();
+    return 0;
+}
+
 static int give_the_plugin_memory(void) {
     void (*plugin_free)(void *);
     void *address = symbol_of("deepbind_own", "plugin_free");
@@ -91,6 +115,7 @@ static const struct {
 } modes[] = {
     {"free-a-strdup", free_a_strdup},
     {"free-memory-of-the-plugin", free_memory_of_the_plugin},
+    {"free-memory-where-ours-was", free_memory_of_the_plugin_where_ours_was},
     {"give-the-plugin-memory", give_the_plugin_memory},
     {"free-a-stack-pointer", free_a_stack_pointer},
 };
@@ -120,6 +145,8 @@ static void with_keep_memory_of_a_deepbind_library_can_be_freed(void **state) {
     (void)state;
     REQUIRE_HAK();
     run_child("free-memory-of-the-plugin", "HAKMEM_DEEPBIND=keep");
+    assert_child_succeeded(&child);
+    run_child("free-memory-where-ours-was", "HAKMEM_DEEPBIND=keep");
     assert_child_succeeded(&child);
 }
 
