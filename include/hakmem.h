@@ -61,7 +61,11 @@ void hak_free(void *block);
 /* How many bytes of the live block may be read and written: at least what was asked for. 0 for NULL. */
 size_t hak_usable_size(const void *block);
 
-/* The usable size that a block of `bytes` bytes would have; `bytes` itself if no such block can exist. */
+/*
+ * The usable size that a block of `bytes` bytes would have: asking for that much instead wastes nothing. A
+ * block of 1 MiB and more may turn out to have more, by less than a quarter and less than 1 MiB, where kept
+ * memory is reused. `bytes` itself if no such block can exist.
+ */
 size_t hak_good_size(size_t bytes);
 
 /*
