@@ -59,7 +59,8 @@ HAK_ALWAYS_INLINE struct block_place hak_place_of(const void *pointer) {
     uint32_t offset = (uint16_t)(uintptr_t)pointer + place.row->offset_bias;
     unsigned __int128 product = (unsigned __int128)offset * place.row->reciprocal;
     place.is_exact = (uint64_t)product < place.row->reciprocal;
-    place.header = (hak_header *)hak_word_address(place.word) + (uint64_t)(product >> 64);
+    /* As integers: for a word without an address this is no pointer, and is_exact is false. */
+    place.header = (hak_header *)((uintptr_t)hak_word_address(place.word) + (uint64_t)(product >> 64));
     return place;
 }
 
