@@ -6,10 +6,12 @@
  * The header byte alone orders the two threads here, as when the freeing one is preempted before it counts;
  * ThreadSanitizer says so if it does not.
  */
+#include "support/test.h"
+
+#ifdef TEST_HAK_NAMES /* needs the archive: the suite's binary for LD_PRELOAD is empty and never run */
 #include "heap/heap.h"
 #include "slab/blocks.h"
 #include "slab/superslab.h"
-#include "support/test.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -64,3 +66,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_header_byte_orders_a_block_s_owners)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+#else
+int main(void) {
+    return 1;
+}
+#endif
