@@ -19,9 +19,9 @@
 
 /* Bytes of blocks that one class may cache in one thread, by profile. */
 static const size_t bound_bytes[] = {
-    [HAK_PROFILE_DEFAULT] = (size_t)32 * 1024,
+    [HAK_PROFILE_DEFAULT] = (size_t)128 * 1024,
     [HAK_PROFILE_CONSERVATIVE] = (size_t)8 * 1024,
-    [HAK_PROFILE_THROUGHPUT] = (size_t)128 * 1024,
+    [HAK_PROFILE_THROUGHPUT] = (size_t)256 * 1024,
 };
 
 static size_t array_bytes(unsigned capacity) {

@@ -109,7 +109,9 @@ static void attach(struct superslab *s) {
 static enum hak_tier tier_for(const struct superslab *s) {
     unsigned used = used_units(s);
     if (used == 0) {
-        return HAK_TIER_FREE;
+        /* The last one stays: a small program that frees all it has would map and unmap it over and over. */
+        bool is_last = hak_superslab_pool.mapped_count - hak_superslab_pool.whole_count == 1;
+        return is_last ? HAK_TIER_HOT : HAK_TIER_FREE;
     }
     if (s->tier == HAK_TIER_HOT) {
         return used <= DRAINING_USED_MAX ? HAK_TIER_DRAINING : HAK_TIER_HOT;
