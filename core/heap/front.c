@@ -233,8 +233,7 @@ void hak_free_slow(void *block, const char *function) {
     if (perturbs()) {
         perturb(block, hak_class_block_bytes[class_idx], true);
     }
-    /* relaxed: LIVE to CACHED is the freeing thread's own business until it returns the block */
-    hak_atomic_store_relaxed(header, HAK_HEADER_CACHED);
+    hak_live_to_cached(header, block, function);
     struct block_ref ref = {.block = block, .header = header};
     if (heap != NULL) {
         free_to_heap(heap, ref, class_idx);

@@ -17,6 +17,7 @@
 #include "heap/heap.h"
 #include "meta/classes.h"
 #include "meta/registry.h"
+#include "os/fatal.h"
 #include <string.h>
 
 /* Modes in which every operation takes the slow path, there to be counted or changed. Cost nothing while off.
@@ -44,8 +45,8 @@ void hak_free_slow(void *block, const char *function);
 
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
-    bool is_exact; /* the pointer is the start of a block of a slab; otherwise header means nothing */
-    hak_header *header;
+    bool is_exact;      /* the pointer is the start of a block of a slab; otherwise block_idx means nothing */
+    uint64_t block_idx; /* in its slab */
     const struct hak_registry_row *row;
     hak_word word;
 };
@@ -56,12 +57,35 @@ HAK_ALWAYS_INLINE struct block_place hak_place_of(const void *pointer) {
     struct hak_registry *registry = hak_registry_base();
     place.word = hak_registry_word_in(registry, pointer);
     place.row = hak_word_row_in(registry, place.word);
-    uint32_t offset = (uint16_t)(uintptr_t)pointer + place.row->offset_bias;
+    uint64_t offset = (uint64_t)(uint16_t)(uintptr_t)pointer + place.row->offset_bias;
     unsigned __int128 product = (unsigned __int128)offset * place.row->reciprocal;
     place.is_exact = (uint64_t)product < place.row->reciprocal;
-    /* As integers: for a word without an address this is no pointer, and is_exact is false. */
-    place.header = (hak_header *)((uintptr_t)hak_word_address(place.word) + (uint64_t)(product >> 64));
+    place.block_idx = (uint64_t)(product >> 64);
     return place;
+}
+
+/* The header of an exact place. */
+HAK_ALWAYS_INLINE hak_header *hak_place_header(struct block_place place) {
+    return (hak_header *)hak_word_address(place.word) + place.block_idx;
+}
+
+/*
+ * LIVE -> CACHED. Two threads that free one block within some hundred nanoseconds can both pass the check
+ * before: in the debug flavour an exchange tells them apart, in release that would cost every free a locked
+ * instruction.
+ */
+HAK_ALWAYS_INLINE void hak_live_to_cached(hak_header *header, void *block, const char *function) {
+    if (HAKMEM_BUILD_RELEASE) {
+        /* relaxed: the freeing thread's own business until it returns the block */
+        hak_atomic_store_relaxed(header, HAK_HEADER_CACHED);
+        return;
+    }
+    /* relaxed: only which of two frees came first matters */
+    unsigned before = hak_atomic_exchange_relaxed(header, HAK_HEADER_CACHED);
+    if (before < HAK_HEADER_LIVE) {
+        hak_fatal_pointer(function, HAK_FAULT_DOUBLE_FREE, block,
+                          hak_class_block_bytes[hak_slab_of_block(block)->class_idx]);
+    }
 }
 
 /* Gives a block out: its header becomes LIVE. */
@@ -123,8 +147,9 @@ HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
         hak_free_slow(block, function);
         return;
     }
+    hak_header *header_byte = hak_place_header(place);
     /* relaxed: LIVE was stored by the thread that allocated; the program has ordered that before this call */
-    size_t header = hak_atomic_load_relaxed(place.header);
+    size_t header = hak_atomic_load_relaxed(header_byte);
     if (HAK_UNLIKELY(header != place.row->live_header)) {
         hak_free_slow(block, function);
         return;
@@ -134,10 +159,9 @@ HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
         hak_free_slow(block, function);
         return;
     }
-    *top = (struct block_ref){.block = block, .header = place.header};
+    hak_live_to_cached(header_byte, block, function);
+    *top = (struct block_ref){.block = block, .header = header_byte};
     hak_tls.top[header - HAK_HEADER_LIVE] = top + 1;
-    /* relaxed: LIVE to CACHED is the freeing thread's own business until it returns the block */
-    hak_atomic_store_relaxed(place.header, HAK_HEADER_CACHED);
     if (HAKMEM_DEBUG_COUNTERS) {
         HAK_COUNT(&hak_tls.heap->classes[header - HAK_HEADER_LIVE].counters, frees, 1);
     }

@@ -143,7 +143,7 @@ bool hak_request_owns(const void *pointer) {
     }
     struct block_place place = hak_place_of(pointer);
     /* relaxed: the answer may be stale by the time it is used, as documented */
-    return place.is_exact && hak_atomic_load_relaxed(place.header) == place.row->live_header;
+    return place.is_exact && hak_atomic_load_relaxed(hak_place_header(place)) == place.row->live_header;
 }
 
 size_t hak_request_good_size(size_t bytes) {

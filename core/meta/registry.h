@@ -53,8 +53,8 @@ struct hak_registry_row {
 };
 
 struct hak_registry {
-    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS];      /* never written */
     _Atomic uintptr_t top[HAK_TOP_ENTRIES];          /* bytes from the zero leaf to this one */
+    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS];      /* never written */
     struct hak_registry_row rows[HAK_REGISTRY_ROWS]; /* const after hak_registry_init */
 };
 extern struct hak_registry hak_registry;
@@ -69,14 +69,17 @@ HAK_ALWAYS_INLINE bool hak_registry_covers(const void *pointer) {
 }
 
 /*
- * The registry's address, in a register that the compiler knows nothing about: it then reaches the three
- * tables by displacements from that register, four instructions fewer on the free path than with an address
- * made for each.
+ * An address in a register that the compiler knows nothing about: what is reached from it is reached by
+ * displacements, not by an address computed for each table. Two instructions less in a malloc and free pair
+ * of 58 (gcc 12, x86-64).
  */
+HAK_ALWAYS_INLINE uintptr_t hak_opaque_address(uintptr_t address) {
+    __asm__("" : "+r"(address));
+    return address;
+}
+
 HAK_ALWAYS_INLINE struct hak_registry *hak_registry_base(void) {
-    struct hak_registry *registry = &hak_registry;
-    __asm__("" : "+r"(registry));
-    return registry;
+    return (struct hak_registry *)hak_opaque_address((uintptr_t)&hak_registry);
 }
 
 /* The word of a covered address; registry is hak_registry_base(). */
@@ -86,8 +89,9 @@ HAK_ALWAYS_INLINE hak_word hak_registry_word_in(struct hak_registry *registry, c
      * that orders the two (his own store, or the program's own synchronisation); a wild pointer may read
      * either value */
     uintptr_t leaf_offset = hak_atomic_load_relaxed(&registry->top[address >> HAK_LEAF_SHIFT]);
-    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)registry->zero_leaf + leaf_offset);
-    return hak_atomic_load_relaxed(&leaf[(uint32_t)address >> HAK_UNIT_SHIFT]); /* relaxed: as above */
+    struct hak_registry *moved = (struct hak_registry *)hak_opaque_address((uintptr_t)registry + leaf_offset);
+    /* relaxed: as above. `moved` has the leaf where the registry has the zero leaf. */
+    return hak_atomic_load_relaxed(&moved->zero_leaf[(uint32_t)address >> HAK_UNIT_SHIFT]);
 }
 
 HAK_INLINE hak_word hak_registry_word_at(const void *pointer) {
