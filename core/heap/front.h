@@ -51,7 +51,6 @@ struct block_place {
     hak_word word;
 };
 
-/* For covered addresses. */
 HAK_ALWAYS_INLINE struct block_place hak_place_of(const void *pointer) {
     struct block_place place;
     struct hak_registry *registry = hak_registry_base();
@@ -138,10 +137,6 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
 }
 
 HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
-    if (HAK_UNLIKELY(!hak_registry_covers(block))) {
-        hak_free_slow(block, function);
-        return;
-    }
     struct block_place place = hak_place_of(block);
     if (HAK_UNLIKELY(!place.is_exact)) {
         hak_free_slow(block, function);
@@ -154,16 +149,18 @@ HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
         hak_free_slow(block, function);
         return;
     }
-    struct block_ref *top = hak_tls.top[header - HAK_HEADER_LIVE];
+    /* Not by way of the header: that would make every later operation on the class wait for it. */
+    struct block_ref **slot = &hak_tls.top[place.row->class_idx];
+    struct block_ref *top = *slot;
     if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
         hak_free_slow(block, function);
         return;
     }
     hak_live_to_cached(header_byte, block, function);
     *top = (struct block_ref){.block = block, .header = header_byte};
-    hak_tls.top[header - HAK_HEADER_LIVE] = top + 1;
+    *slot = top + 1;
     if (HAKMEM_DEBUG_COUNTERS) {
-        HAK_COUNT(&hak_tls.heap->classes[header - HAK_HEADER_LIVE].counters, frees, 1);
+        HAK_COUNT(&hak_tls.heap->classes[place.row->class_idx].counters, frees, 1);
     }
 }
 

@@ -58,6 +58,16 @@ hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number) {
     return word_of(kind, number);
 }
 
+/* The first leaf of the process is its home. Under the lock. */
+static void enter_home(uintptr_t number, uintptr_t offset) {
+    if (hak_atomic_load_relaxed(&hak_registry.home_offset) == 0) { /* relaxed: written under the lock only */
+        hak_atomic_store_relaxed(&hak_registry.home_number,
+                                 number); /* relaxed: published by the next store */
+        /* release: pairs with the acquire in hak_registry_word_in() */
+        hak_atomic_store_release(&hak_registry.home_offset, offset);
+    }
+}
+
 /* Maps the leaf of one top entry; another thread may do the same meanwhile, the first to publish wins. */
 static int prepare_leaf(_Atomic uintptr_t *entry) {
     void *leaf;
@@ -71,8 +81,9 @@ static int prepare_leaf(_Atomic uintptr_t *entry) {
     bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
     if (is_first) {
         /* relaxed: a fresh leaf holds zeros whoever looks; words in it are ordered by how blocks travel, see
-         * hak_registry_word_at() */
+         * hak_registry_word_in() */
         hak_atomic_store_relaxed(entry, offset);
+        enter_home((uintptr_t)(entry - hak_registry.top), offset);
     }
     hak_lock_release(&hak_registry_lock);
     if (!is_first) {
@@ -106,7 +117,7 @@ void hak_registry_store(const void *address, hak_word word) {
         hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]); /* relaxed: set for good */
     HAK_ASSERT(offset != 0);
     _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf + offset);
-    /* relaxed: see hak_registry_word_at() */
+    /* relaxed: see hak_registry_word_in() */
     hak_atomic_store_relaxed(&leaf[(uint32_t)a >> HAK_UNIT_SHIFT], word);
 }
 

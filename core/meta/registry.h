@@ -53,8 +53,10 @@ struct hak_registry_row {
 };
 
 struct hak_registry {
-    _Atomic uintptr_t top[HAK_TOP_ENTRIES];          /* bytes from the zero leaf to this one */
-    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS];      /* never written */
+    _Atomic uintptr_t home_number;              /* the 4 GiB of the first leaf: nearly all blocks lie there */
+    _Atomic uintptr_t home_offset;              /* and its entry in top; 0 until there is one */
+    _Atomic uintptr_t top[HAK_TOP_ENTRIES];     /* bytes from the zero leaf to this one */
+    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS]; /* never written */
     struct hak_registry_row rows[HAK_REGISTRY_ROWS]; /* const after hak_registry_init */
 };
 extern struct hak_registry hak_registry;
@@ -82,25 +84,29 @@ HAK_ALWAYS_INLINE struct hak_registry *hak_registry_base(void) {
     return (struct hak_registry *)hak_opaque_address((uintptr_t)&hak_registry);
 }
 
-/* The word of a covered address; registry is hak_registry_base(). */
+/*
+ * The word of any pointer value, 0 where nothing of ours is; registry is hak_registry_base(). The home leaf
+ * is found without a load that waits for the pointer: a free's latency is a chain of such loads.
+ */
 HAK_ALWAYS_INLINE hak_word hak_registry_word_in(struct hak_registry *registry, const void *pointer) {
     uintptr_t address = (uintptr_t)pointer;
-    /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a way
-     * that orders the two (his own store, or the program's own synchronisation); a wild pointer may read
-     * either value */
-    uintptr_t leaf_offset = hak_atomic_load_relaxed(&registry->top[address >> HAK_LEAF_SHIFT]);
+    uintptr_t number = address >> HAK_LEAF_SHIFT;
+    /* acquire: pairs with the release in enter_home(): who sees the home's offset sees its number */
+    uintptr_t leaf_offset = hak_atomic_load_acquire(&registry->home_offset);
+    /* relaxed: ordered by the acquire above */
+    if (HAK_UNLIKELY(number != hak_atomic_load_relaxed(&registry->home_number))) {
+        /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a
+         * way that orders the two (his own store, or the program's own synchronisation); a wild pointer may
+         * read either */
+        leaf_offset = number < HAK_TOP_ENTRIES ? hak_atomic_load_relaxed(&registry->top[number]) : 0;
+    }
     struct hak_registry *moved = (struct hak_registry *)hak_opaque_address((uintptr_t)registry + leaf_offset);
     /* relaxed: as above. `moved` has the leaf where the registry has the zero leaf. */
     return hak_atomic_load_relaxed(&moved->zero_leaf[(uint32_t)address >> HAK_UNIT_SHIFT]);
 }
 
-HAK_INLINE hak_word hak_registry_word_at(const void *pointer) {
-    return hak_registry_word_in(&hak_registry, pointer);
-}
-
-/* The word of any pointer value; 0 for addresses that are not covered. */
 HAK_INLINE hak_word hak_registry_word(const void *pointer) {
-    return hak_registry_covers(pointer) ? hak_registry_word_at(pointer) : 0;
+    return hak_registry_word_in(&hak_registry, pointer);
 }
 
 HAK_ALWAYS_INLINE const struct hak_registry_row *hak_word_row_in(const struct hak_registry *registry,

@@ -125,7 +125,7 @@ HAK_INLINE struct slab *hak_slab_of_map(const _Atomic uint8_t *map) {
 
 /* The slab of a pointer into an assigned slab. */
 HAK_INLINE struct slab *hak_slab_of_block(const void *block) {
-    return hak_slab_of_map(hak_word_address(hak_registry_word_at(block)));
+    return hak_slab_of_map(hak_word_address(hak_registry_word(block)));
 }
 
 #endif
