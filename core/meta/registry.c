@@ -7,30 +7,33 @@
 #include "os/os.h"
 #include <errno.h>
 
-/* Rows 0 .. 7 belong to the kinds; slab rows follow, one per class and unit of its span. */
-#define FIRST_SLAB_ROW 8u
+/* Behind the rows of first units: those of further units, class by class. */
+#define FIRST_FURTHER_ROW (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
 
 struct hak_registry hak_registry;
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
 static _Atomic size_t mapped_leaf_bytes;
 
-/* First row of each class, as a running sum over the class table. */
-static unsigned first_row_of(unsigned class_idx) {
-    unsigned row = FIRST_SLAB_ROW;
+static unsigned row_of(unsigned class_idx, unsigned unit) {
+    if (unit == 0) {
+        return HAK_FIRST_SLAB_ROW + class_idx;
+    }
+    unsigned row = FIRST_FURTHER_ROW + unit - 1;
     for (unsigned c = 0; c < class_idx; c++) {
-        row += hak_class_units[c];
+        row += hak_class_units[c] - 1u;
     }
     return row;
 }
 
 void hak_registry_init(void) {
-    struct hak_registry_row *row = &hak_registry.rows[FIRST_SLAB_ROW];
     for (unsigned kind = 0; kind <= HAK_KIND_LARGE_FREED; kind++) {
         hak_registry.rows[kind].kind = (uint8_t)kind;
     }
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
-        for (unsigned unit = 0; unit < hak_class_units[c]; unit++, row++) {
+        for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
+            HAK_ASSERT(row_of(c, unit) < HAK_REGISTRY_ROWS);
+            struct hak_registry_row *row = &hak_registry.rows[row_of(c, unit)];
             row->reciprocal = UINT64_MAX / hak_class_block_bytes[c] + 1;
             row->offset_bias = (uint32_t)(unit * HAK_UNIT_BYTES);
             row->live_header = (uint8_t)(HAK_HEADER_LIVE + c);
@@ -38,16 +41,15 @@ void hak_registry_init(void) {
             row->kind = HAK_KIND_SLAB;
         }
     }
-    HAK_ASSERT(row <= &hak_registry.rows[HAK_REGISTRY_ROWS]);
 }
 
 static hak_word word_of(unsigned row, uint64_t payload) {
     HAK_ASSERT(payload >> (64 - HAK_WORD_ROW_BITS) == 0);
-    return payload << HAK_WORD_ROW_BITS | row * sizeof(struct hak_registry_row);
+    return payload << HAK_WORD_ROW_BITS | row * HAK_WORD_ROW_SCALE;
 }
 
 hak_word hak_word_for_slab(unsigned class_idx, unsigned unit, const void *map) {
-    return word_of(first_row_of(class_idx) + unit, (uintptr_t)map);
+    return word_of(row_of(class_idx, unit), (uintptr_t)map);
 }
 
 hak_word hak_word_for_record(enum hak_unit_kind kind, const void *record) {

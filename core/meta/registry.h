@@ -2,8 +2,8 @@
  * registry.h - what stands at an address: one word per 64 KiB unit, readable without a lock for any pointer
  * value.
  *
- * A word packs an address or number (upper 48 bits) and the byte offset of a row (lower 16). The row says
- * what kind of unit this is and, for slabs, how to get from an offset to a block's number by one
+ * A word packs an address or number (upper 48 bits) and eight times the number of a row (lower 16). The row
+ * says what kind of unit this is and, for slabs, how to get from an offset to a block's number by one
  * multiplication. Two levels: a top table with one entry per 4 GiB, leaves of 512 KiB mapped on demand and
  * never unmapped. An empty top entry leads to a leaf of zeros, so that a look-up tests nothing; only
  * addresses beyond HAK_ADDRESS_BITS are refused.
@@ -32,6 +32,10 @@ enum hak_unit_kind {
 #define HAK_LEAF_UNITS    ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
 #define HAK_TOP_ENTRIES   ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
 #define HAK_WORD_ROW_BITS 16u
+#define HAK_FIRST_SLAB_ROW                                                                                   \
+    8u /* rows below belong to the kinds; then one per class, for the first units of its slabs */
+#define HAK_WORD_ROW_SCALE                                                                                   \
+    8u /* a word's row number comes times the size of a pointer: it indexes tables of those */
 #define HAK_REGISTRY_ROWS 128u
 
 typedef uint64_t hak_word;
@@ -111,7 +115,8 @@ HAK_INLINE hak_word hak_registry_word(const void *pointer) {
 
 HAK_ALWAYS_INLINE const struct hak_registry_row *hak_word_row_in(const struct hak_registry *registry,
                                                                  hak_word word) {
-    return (const struct hak_registry_row *)((uintptr_t)registry->rows + (uint16_t)word);
+    size_t row_offset = (uint16_t)word * (sizeof(struct hak_registry_row) / HAK_WORD_ROW_SCALE);
+    return (const struct hak_registry_row *)((uintptr_t)registry->rows + row_offset);
 }
 
 HAK_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
@@ -153,8 +158,10 @@ void hak_registry_visit_mapped(hak_range_visitor visitor, void *context);
 /* Mapped bytes of all leaves. */
 size_t hak_registry_mapped_bytes(void);
 
-_Static_assert(sizeof(struct hak_registry_row) == 16, "words carry row offsets; rows are 16 bytes");
-_Static_assert(HAK_REGISTRY_ROWS * sizeof(struct hak_registry_row) <= 1u << HAK_WORD_ROW_BITS,
-               "a row's byte offset must fit the lower bits of a word");
+_Static_assert(sizeof(struct hak_registry_row) == 16,
+               "from a scaled row number to a row is one addressing mode");
+_Static_assert(HAK_REGISTRY_ROWS *HAK_WORD_ROW_SCALE <= 1u << HAK_WORD_ROW_BITS,
+               "a scaled row number must fit the lower bits of a word");
+_Static_assert(HAK_FIRST_SLAB_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
 
 #endif
