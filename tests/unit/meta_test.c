@@ -1,0 +1,153 @@
+/*
+ * meta_test.c - the meta floor: size classes, metadata arenas, the registry and its exact division.
+ */
+#include "heap/front.h"
+#include "meta/arena.h"
+#include "meta/classes.h"
+#include "meta/registry.h"
+#include "support/test.h"
+#include <string.h>
+
+static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
+    (void)state;
+    for (size_t bytes = 0; bytes <= HAK_MID_MAX_BYTES; bytes++) {
+        unsigned c = hak_class_of(bytes);
+        assert_in_range(c, 0, HAK_CLASS_COUNT - 1);
+        assert_true(hak_class_block_bytes[c] >= bytes);
+        assert_true(c == 0 || hak_class_block_bytes[c - 1] < bytes);
+    }
+}
+
+static void classes_waste_little(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        size_t slab_bytes = hak_class_units[c] * HAK_UNIT_BYTES;
+        size_t left_bytes = slab_bytes - hak_class_capacity(c) * hak_class_block_bytes[c];
+        assert_true(left_bytes * 1000 < slab_bytes * 25);
+        assert_int_equal(hak_class_block_bytes[c] % HAK_ALIGN_BYTES, 0);
+    }
+}
+
+/* For each class and every offset in its slab: inexact between blocks, and the right number at their starts.
+ */
+static void division_is_exact_for_every_offset(void **state) {
+    (void)state;
+    hak_registry_init();
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
+            const struct hak_registry_row *row = hak_word_row(hak_word_for_slab(c, unit, NULL));
+            assert_int_equal(row->class_idx, c);
+            assert_int_equal(row->live_header, HAK_HEADER_LIVE + c);
+            for (size_t offset = 0; offset < HAK_UNIT_BYTES; offset++) {
+                size_t in_slab = unit * HAK_UNIT_BYTES + offset;
+                unsigned __int128 product = (unsigned __int128)(offset + row->offset_bias) * row->reciprocal;
+                bool is_exact = (uint64_t)product < row->reciprocal;
+                if (is_exact != (in_slab % hak_class_block_bytes[c] == 0) ||
+                    (is_exact && (uint64_t)(product >> 64) != in_slab / hak_class_block_bytes[c])) {
+                    fail_msg("class %u, offset %zu", c, in_slab);
+                }
+            }
+        }
+    }
+}
+
+static void words_keep_address_kind_and_number(void **state) {
+    (void)state;
+    const void *record = (const void *)(uintptr_t)0x7123456789C0;
+    hak_word word = hak_word_for_record(HAK_KIND_MAPPED, record);
+    assert_int_equal(hak_word_kind(word), HAK_KIND_MAPPED);
+    assert_ptr_equal(hak_word_address(word), record);
+    word = hak_word_for_number(HAK_KIND_LARGE_FREED, ((uint64_t)1 << 48) - 1);
+    assert_int_equal(hak_word_kind(word), HAK_KIND_LARGE_FREED);
+    assert_int_equal(hak_word_number(word), ((uint64_t)1 << 48) - 1);
+    assert_int_equal(hak_word_kind(0), HAK_KIND_NONE);
+}
+
+static void any_pointer_value_may_be_looked_up(void **state) {
+    (void)state;
+    const uintptr_t wild[] = {0,
+                              1,
+                              0xFFFF,
+                              0x10000,
+                              UINT32_MAX,
+                              0x7FFFFFFF,
+                              UINTPTR_MAX,
+                              (uintptr_t)1 << 47,
+                              (uintptr_t)1 << 48,
+                              0x8000000000000000u};
+    for (size_t i = 0; i < sizeof wild / sizeof wild[0]; i++) {
+        assert_int_equal(hak_registry_word((const void *)wild[i]), 0);
+    }
+    for (unsigned shift = 0; shift < 64; shift++) {
+        assert_int_equal(hak_registry_word((const void *)((uintptr_t)3 << shift)), 0);
+    }
+}
+
+/* Addresses that nothing of ours is at: two granules of 4 GiB, the second not the home. */
+static void stored_words_are_found_in_any_leaf(void **state) {
+    (void)state;
+    for (uintptr_t base = (uintptr_t)0x100 << 32; base <= (uintptr_t)0x103 << 32;
+         base += (uintptr_t)1 << 32) {
+        const char *start = (const char *)(base + ((uintptr_t)1 << 32) - 2 * HAK_UNIT_BYTES);
+        assert_int_equal(hak_registry_prepare(start, 4 * HAK_UNIT_BYTES), 0);
+        hak_registry_fill(start, 4, hak_word_for_number(HAK_KIND_LARGE_FREED, base >> 32));
+        for (unsigned unit = 0; unit < 4; unit++) {
+            const char *p = start + unit * HAK_UNIT_BYTES;
+            assert_int_equal(hak_word_number(hak_registry_word(p)), base >> 32);
+            assert_int_equal(hak_word_number(hak_registry_word(p + HAK_UNIT_BYTES - 1)), base >> 32);
+        }
+        assert_int_equal(hak_registry_word(start - 1), 0);
+        assert_int_equal(hak_registry_word(start + 4 * HAK_UNIT_BYTES), 0);
+        hak_registry_fill(start, 4, 0);
+    }
+}
+
+static void metadata_is_zeroed_aligned_and_disjoint(void **state) {
+    (void)state;
+    enum { COUNT = 400 };
+    static unsigned char *memory[COUNT];
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            size_t bytes = 1 + (size_t)i * 37 % 5000;
+            memory[i] = hak_meta_alloc(bytes);
+            assert_non_null(memory[i]);
+            assert_int_equal((uintptr_t)memory[i] % HAK_CACHE_LINE_BYTES, 0);
+            for (size_t k = 0; k < bytes; k++) {
+                assert_int_equal(memory[i][k], 0);
+            }
+            memset(memory[i], (int)(i | 1), bytes);
+        }
+        for (unsigned i = 0; i < COUNT; i++) {
+            size_t bytes = 1 + (size_t)i * 37 % 5000;
+            assert_int_equal(memory[i][0], (unsigned char)(i | 1));
+            assert_int_equal(memory[i][bytes - 1], (unsigned char)(i | 1));
+            hak_meta_free(memory[i], bytes);
+        }
+    }
+}
+
+/* What was a header map is never given out as anything else. */
+static void header_maps_keep_to_themselves(void **state) {
+    (void)state;
+    void *map = hak_meta_alloc_kind(HAK_META_MAP, 1000);
+    assert_non_null(map);
+    hak_meta_free_kind(HAK_META_MAP, map, 1000);
+    void *record = hak_meta_alloc(1000);
+    assert_ptr_not_equal(record, map);
+    assert_ptr_equal(hak_meta_alloc_kind(HAK_META_MAP, 1000), map);
+    hak_meta_free(record, 1000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
+        cmocka_unit_test(classes_waste_little),
+        cmocka_unit_test(division_is_exact_for_every_offset),
+        cmocka_unit_test(words_keep_address_kind_and_number),
+        cmocka_unit_test(any_pointer_value_may_be_looked_up),
+        cmocka_unit_test(stored_words_are_found_in_any_leaf),
+        cmocka_unit_test(metadata_is_zeroed_aligned_and_disjoint),
+        cmocka_unit_test(header_maps_keep_to_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/*
+ * os_test.c - the os floor: mappings and their account, locks, the lines that end a program.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "base/atomic.h"
+#include "os/fatal.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "support/child.h"
+#include "support/test.h"
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+static uint64_t mapped_bytes(void) {
+    return hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes); /* relaxed: one thread */
+}
+
+static void aligned_mappings_are_aligned_zero_and_accounted(void **state) {
+    (void)state;
+    for (size_t align = hak_os_page_bytes(); align <= 64 * MIB; align *= 4) {
+        uint64_t before_bytes = mapped_bytes();
+        size_t bytes = 3 * hak_os_page_bytes();
+        void *address;
+        assert_int_equal(hak_os_map_aligned(NULL, bytes, align, &address), 0);
+        assert_int_equal((uintptr_t)address % align, 0);
+        assert_int_equal(mapped_bytes() - before_bytes, bytes);
+        assert_int_equal(((char *)address)[bytes - 1], 0);
+        memset(address, 1, bytes);
+        assert_int_equal(hak_os_purge(address, bytes), 0);
+        assert_int_equal(((char *)address)[0], 0);
+        assert_int_equal(hak_os_unmap(address, bytes), 0);
+        assert_int_equal(mapped_bytes(), before_bytes);
+    }
+}
+
+static void failures_are_returned_and_errno_is_kept(void **state) {
+    (void)state;
+    void *address;
+    errno = 7;
+    assert_int_equal(hak_os_map(NULL, (size_t)1 << 60, &address), ENOMEM);
+    assert_int_equal(hak_os_map_aligned(NULL, SIZE_MAX - 4095, MIB, &address), ENOMEM);
+    assert_int_not_equal(hak_os_unmap((void *)1, 4096), 0);
+    assert_int_not_equal(hak_os_purge((void *)1, 4096), 0);
+    assert_int_equal(errno, 7);
+}
+
+static void detaching_leaves_zeros_and_moving_keeps_contents(void **state) {
+    (void)state;
+    size_t bytes = 4 * hak_os_page_bytes();
+    void *source, *detached, *target;
+    assert_int_equal(hak_os_map(NULL, bytes, &source), 0);
+    memset(source, 5, bytes);
+    assert_int_equal(hak_os_detach(source, bytes, &detached), 0);
+    assert_int_equal(((char *)source)[0], 0);
+    assert_int_equal(((char *)detached)[bytes - 1], 5);
+    assert_int_equal(hak_os_reserve_aligned(2 * bytes, 64 * 1024, &target), 0);
+    assert_int_equal(hak_os_move(detached, bytes, target, 2 * bytes), 0);
+    assert_int_equal(((char *)target)[bytes - 1], 5);
+    assert_int_equal(((char *)target)[2 * bytes - 1], 0);
+    assert_int_equal(hak_os_unmap(target, 2 * bytes), 0);
+    assert_int_equal(hak_os_unmap(source, bytes), 0);
+}
+
+#define LOCKERS 4u
+#define ROUNDS  50000u
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
+static unsigned long guarded;
+
+static void *add_under_lock(void *unused) {
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        hak_lock_acquire(&lock);
+        guarded++;
+        hak_lock_release(&lock);
+    }
+    return unused;
+}
+
+static void locks_exclude_each_other(void **state) {
+    (void)state;
+    pthread_t threads[LOCKERS];
+    guarded = 0;
+    for (unsigned i = 0; i < LOCKERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, add_under_lock, NULL), 0);
+    }
+    for (unsigned i = 0; i < LOCKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(guarded, LOCKERS * ROUNDS);
+}
+
+static void the_forking_thread_passes_through_locks(void **state) {
+    (void)state;
+    hak_lock_fork_take(&lock);
+    hak_lock_fork_begin();
+    hak_lock_acquire(&lock);
+    hak_lock_release(&lock);
+    assert_int_not_equal(hak_atomic_load_relaxed(&lock.state), 0); /* relaxed: one thread */
+    hak_lock_fork_end();
+    hak_lock_fork_give(&lock);
+    assert_int_equal(hak_atomic_load_relaxed(&lock.state), 0); /* relaxed: one thread */
+}
+
+static int die_of_double_free(void *unused) {
+    (void)unused;
+    hak_fatal_pointer("free", HAK_FAULT_DOUBLE_FREE, (void *)0x1230, 64);
+}
+
+static int die_of_foreign_pointer(void *unused) {
+    (void)unused;
+    hak_fatal_pointer("realloc", HAK_FAULT_NOT_OURS, (void *)0xabc0, 0);
+}
+
+static int die_of_text(void *unused) {
+    (void)unused;
+    hak_fatal_text("out of luck");
+}
+
+/* The child ends by SIGABRT, and what it wrote to stderr is exactly `line`. */
+static void assert_dies_with(int (*die)(void *), const char *line) {
+    static struct child child;
+    child = (struct child){.function = die};
+    child_run(&child);
+    assert_int_equal(child_signal(&child), SIGABRT);
+    assert_string_equal(child.err, line);
+}
+
+static void fatal_lines_name_function_fault_pointer_and_size(void **state) {
+    (void)state;
+    assert_dies_with(die_of_double_free, "hakmem: free(): double free of 0x1230, 64-byte block\n");
+    assert_dies_with(die_of_foreign_pointer, "hakmem: realloc(): pointer not from this heap 0xabc0\n");
+    assert_dies_with(die_of_text, "hakmem: out of luck\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(aligned_mappings_are_aligned_zero_and_accounted),
+        cmocka_unit_test(failures_are_returned_and_errno_is_kept),
+        cmocka_unit_test(detaching_leaves_zeros_and_moving_keeps_contents),
+        cmocka_unit_test(locks_exclude_each_other),
+        cmocka_unit_test(the_forking_thread_passes_through_locks),
+        cmocka_unit_test(fatal_lines_name_function_fault_pointer_and_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
