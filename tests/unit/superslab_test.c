@@ -1,0 +1,327 @@
+/*
+ * superslab_test.c - who gets which units: fullest SuperSlab first, dirty units first, little used ones
+ * drain; what comes back is free; whole SuperSlabs.
+ *
+ * Each test begins with every mapped unit taken, so that what it takes lies in SuperSlabs of its own.
+ *
+ * suite: limit 60 s
+ */
+#include "slab/purge.h"
+#include "slab/superslab.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#define UNITS       HAK_UNITS_PER_SUPERSLAB
+#define FILLERS_MAX 4096u
+#define RUNS        64u
+#define RUN_MAX     8u
+#define RANDOM_OPS  20000u
+#define RANDOM_HELD 200u
+
+static struct slab *fillers[FILLERS_MAX];
+static unsigned filler_count;
+
+static struct hak_superslab_counts counted(void) {
+    struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    return counts;
+}
+
+static int take_what_is_mapped(void **state) {
+    (void)state;
+    hak_purge_set_floor(PTRDIFF_MAX); /* steps keep everything */
+    (void)hak_superslab_trim(0);
+    for (filler_count = 0; counted().free_units != 0; filler_count++) {
+        CHECK(filler_count < FILLERS_MAX);
+        fillers[filler_count] = hak_superslab_take_units(1);
+    }
+    CHECK(counted().empty == 0);
+    return 0;
+}
+
+static int give_it_back(void **state) {
+    while (filler_count != 0) {
+        hak_superslab_give_units(fillers[--filler_count], false);
+    }
+    const char *why;
+    CHECK(hak_superslab_verify(&why));
+    return heap_is_sound(state);
+}
+
+/* A new SuperSlab, all of its units taken: units[i] is unit i. */
+static struct superslab *new_full(struct slab **units) {
+    CHECK(counted().free_units == 0);
+    for (unsigned i = 0; i < UNITS; i++) {
+        units[i] = hak_superslab_take_units(1);
+        CHECK(units[i] != NULL && units[i]->unit_idx == i);
+        CHECK(hak_superslab_of(units[i]) == hak_superslab_of(units[0]));
+    }
+    return hak_superslab_of(units[0]);
+}
+
+static void give(struct slab **units, unsigned from, unsigned to, bool is_zero) {
+    for (unsigned i = from; i < to; i++) {
+        hak_superslab_give_units(units[i], is_zero);
+    }
+}
+
+static struct slab *a[UNITS], *b[UNITS];
+
+static void the_fullest_superslab_is_asked_first(void **state) {
+    (void)state;
+    struct superslab *fuller = new_full(a);
+    struct superslab *emptier = new_full(b);
+    give(a, 0, 4, false);
+    give(b, 0, 10, false);
+    struct slab *run = hak_superslab_take_units(5); /* more than the fuller one has */
+    assert_ptr_equal(hak_superslab_of(run), emptier);
+    hak_superslab_give_units(run, false);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1)), fuller);
+    }
+    for (unsigned i = 0; i < 10; i++) {
+        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1)), emptier);
+    }
+    /* The other way round. */
+    give(a, 0, 10, false);
+    give(b, 0, 4, false);
+    struct slab *one = hak_superslab_take_units(1);
+    assert_ptr_equal(hak_superslab_of(one), emptier);
+    hak_superslab_give_units(one, false);
+    give(a, 10, UNITS, false);
+    give(b, 4, UNITS, false);
+}
+
+static void runs_are_contiguous_and_disjoint(void **state) {
+    (void)state;
+    struct slab *runs[RUNS];
+    for (unsigned i = 0; i < RUNS; i++) {
+        unsigned units = i * 5 % RUN_MAX + 1;
+        struct slab *run = runs[i] = hak_superslab_take_units(units);
+        assert_non_null(run);
+        assert_int_equal(run->units, units);
+        assert_true(run->unit_idx + units <= UNITS);
+        assert_int_equal(run->base, hak_superslab_of(run)->base + run->unit_idx * HAK_UNIT_BYTES);
+        assert_true(run->is_zero);
+        for (unsigned j = 0; j < i; j++) {
+            assert_true(run->base >= runs[j]->base + runs[j]->units * HAK_UNIT_BYTES ||
+                        runs[j]->base >= run->base + units * HAK_UNIT_BYTES);
+        }
+        memset((void *)run->base, 1, units * HAK_UNIT_BYTES);
+    }
+    for (unsigned i = 0; i < RUNS; i++) {
+        hak_superslab_give_units(runs[i], false);
+    }
+}
+
+static void dirty_units_are_preferred(void **state) {
+    (void)state;
+    (void)new_full(a);
+    give(a, 0, 4, true);
+    give(a, 10, 12, false);
+    give(a, 20, 21, false);
+    struct slab *run = hak_superslab_take_units(2);
+    assert_int_equal(run->unit_idx, 10);
+    assert_false(run->is_zero);
+    struct slab *one = hak_superslab_take_units(1);
+    assert_int_equal(one->unit_idx, 20);
+    assert_false(one->is_zero);
+    struct slab *untouched = hak_superslab_take_units(2);
+    assert_int_equal(untouched->unit_idx, 0);
+    assert_true(untouched->is_zero);
+    hak_superslab_give_units(run, false);
+    hak_superslab_give_units(one, false);
+    hak_superslab_give_units(untouched, true);
+    give(a, 4, 10, false);
+    give(a, 12, 20, false);
+    give(a, 21, UNITS, false);
+}
+
+static void what_is_given_back_is_free_and_dirty_unless_untouched(void **state) {
+    (void)state;
+    (void)new_full(a);
+    give(a, 0, 1, true);
+    assert_int_equal(counted().free_units, 1);
+    assert_int_equal(counted().dirty_units, 0);
+    assert_ptr_equal(hak_superslab_take_units(1), a[0]);
+    assert_true(a[0]->is_zero);
+    give(a, 0, 1, false);
+    assert_int_equal(counted().free_units, 1);
+    assert_int_equal(counted().dirty_units, 1);
+    give(a, 1, 2, true);
+    assert_int_equal(counted().free_units, 2);
+    assert_int_equal(counted().dirty_units, 1);
+    /* Half of it is dirty. */
+    struct slab *run = hak_superslab_take_units(2);
+    assert_ptr_equal(run, a[0]);
+    assert_false(run->is_zero);
+    assert_int_equal(counted().free_units, 0);
+    assert_int_equal(counted().dirty_units, 0);
+    hak_superslab_give_units(run, false);
+    assert_int_equal(counted().dirty_units, 2);
+    give(a, 2, UNITS, false);
+}
+
+static void a_little_used_superslab_drains(void **state) {
+    (void)state;
+    struct superslab *draining = new_full(a);
+    b[0] = hak_superslab_take_units(1);
+    struct superslab *hot = hak_superslab_of(b[0]);
+    assert_ptr_not_equal(hot, draining);
+    give(a, 0, 23, false);
+    assert_int_equal(draining->tier, HAK_TIER_HOT);
+    give(a, 23, 24, false);
+    assert_int_equal(draining->tier, HAK_TIER_DRAINING);
+    assert_int_equal(hot->tier, HAK_TIER_HOT);
+    for (unsigned i = 1; i < UNITS; i++) { /* although it is the emptier one at first */
+        b[i] = hak_superslab_take_units(1);
+        assert_ptr_equal(hak_superslab_of(b[i]), hot);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(draining->tier, HAK_TIER_DRAINING);
+        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1)), draining);
+    }
+    assert_int_equal(draining->tier, HAK_TIER_HOT);
+    for (unsigned i = 0; i < UNITS; i++) {
+        if ((draining->free_units >> i & 1) == 0) {
+            hak_superslab_give_units(a[i], false);
+        }
+    }
+    assert_int_equal(draining->tier, HAK_TIER_FREE);
+    assert_int_equal(counted().empty, 1);
+    give(b, 0, UNITS, false);
+}
+
+static void trim_leaves_nothing_dirty(void **state) {
+    (void)state;
+    (void)new_full(a);
+    (void)new_full(b);
+    memset((void *)a[0]->base, 1, 8 * HAK_UNIT_BYTES);
+    size_t mapped = counted().mapped;
+    give(a, 0, 8, false);
+    give(b, 0, UNITS, false);
+    assert_int_equal(counted().dirty_units, 8 + UNITS);
+    assert_int_equal(hak_superslab_trim(0), (8 + UNITS) * HAK_UNIT_BYTES);
+    assert_int_equal(counted().dirty_units, 0);
+    assert_int_equal(counted().empty, 0);
+    assert_int_equal(counted().mapped, mapped - 1);
+    assert_int_equal(counted().free_units, 8);
+    struct slab *run = hak_superslab_take_units(8);
+    assert_ptr_equal(run, a[0]);
+    assert_true(run->is_zero);
+    for (size_t i = 0; i < 8 * HAK_UNIT_BYTES; i += sizeof(uint64_t)) {
+        assert_int_equal(*(uint64_t *)(run->base + i), 0);
+    }
+    hak_superslab_give_units(run, true);
+    give(a, 8, UNITS, false);
+}
+
+static void whole_superslabs_are_lent_and_come_back(void **state) {
+    (void)state;
+    bool is_zero = false;
+    struct hak_superslab_counts before = counted();
+    struct superslab *whole = hak_superslab_take_whole(&is_zero);
+    assert_non_null(whole);
+    assert_true(is_zero);
+    assert_int_equal(whole->base % HAK_SUPERSLAB_BYTES, 0);
+    assert_int_equal(counted().whole, before.whole + 1);
+    assert_int_equal(counted().mapped, before.mapped + 1);
+    assert_int_equal(counted().free_units, 0);
+    assert_true(hak_superslab_covers((char *)whole->base + HAK_SUPERSLAB_BYTES - 1));
+    struct slab *elsewhere = hak_superslab_take_units(1);
+    assert_ptr_not_equal(hak_superslab_of(elsewhere), whole);
+    memset((void *)whole->base, 1, HAK_SUPERSLAB_BYTES);
+    hak_superslab_give_whole(whole, false);
+    assert_int_equal(counted().whole, before.whole);
+    assert_int_equal(counted().empty, 1);
+    assert_int_equal(counted().dirty_units, UNITS);
+    assert_ptr_equal(hak_superslab_take_whole(&is_zero), whole);
+    assert_false(is_zero);
+    hak_superslab_give_whole(whole, true);
+    assert_int_equal(counted().dirty_units, 0);
+    assert_ptr_equal(hak_superslab_take_whole(&is_zero), whole);
+    assert_true(is_zero);
+    hak_superslab_give_whole(whole, false);
+    hak_superslab_give_units(elsewhere, false);
+}
+
+/* ---- random ---- */
+
+static uint32_t seed = 20240229;
+
+static uint32_t random_below(uint32_t bound) {
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % bound;
+}
+
+static size_t used_units(void) {
+    struct hak_superslab_counts counts = counted();
+    return (counts.mapped - counts.whole) * UNITS - counts.free_units;
+}
+
+static struct slab *take_checked(bool *is_written) {
+    struct slab *slab = hak_superslab_take_units(random_below(RUN_MAX) + 1);
+    CHECK(slab != NULL);
+    char *last = (char *)slab->base + slab->units * HAK_UNIT_BYTES - 1;
+    if (slab->is_zero) {
+        CHECK(*(char *)slab->base == 0 && *last == 0);
+    }
+    *is_written = !slab->is_zero;
+    if (random_below(2) == 0) {
+        *(char *)slab->base = *last = 1;
+        *is_written = true;
+    }
+    return slab;
+}
+
+static void the_invariants_hold_after_any_sequence(void **state) {
+    (void)state;
+    static struct slab *held[RANDOM_HELD];
+    static bool is_written[RANDOM_HELD];
+    const char *why;
+    size_t expected = used_units();
+    size_t at_start = expected;
+    for (unsigned op = 0; op < RANDOM_OPS; op++) {
+        /* Phases of growing and of shrinking, so that every tier is visited. */
+        unsigned i = random_below(op / 1000 % 2 == 0 ? RANDOM_HELD : RANDOM_HELD / 2);
+        if (held[i] == NULL && (op / 500 % 2 == 0 || random_below(4) == 0)) {
+            held[i] = take_checked(&is_written[i]);
+            expected += held[i]->units;
+        } else if (held[i] != NULL) {
+            expected -= held[i]->units;
+            hak_superslab_give_units(held[i], !is_written[i]);
+            held[i] = NULL;
+        }
+        if (random_below(500) == 0) {
+            (void)hak_superslab_trim(0);
+            assert_int_equal(counted().dirty_units, 0);
+        }
+        assert_true(hak_superslab_verify(&why));
+        assert_int_equal(used_units(), expected);
+    }
+    for (unsigned i = 0; i < RANDOM_HELD; i++) {
+        if (held[i] != NULL) {
+            hak_superslab_give_units(held[i], !is_written[i]);
+        }
+    }
+    assert_int_equal(used_units(), at_start);
+    assert_true(hak_superslab_verify(&why));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, take_what_is_mapped, give_it_back)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(the_fullest_superslab_is_asked_first),
+        TEST(runs_are_contiguous_and_disjoint),
+        TEST(dirty_units_are_preferred),
+        TEST(what_is_given_back_is_free_and_dirty_unless_untouched),
+        TEST(a_little_used_superslab_drains),
+        TEST(trim_leaves_nothing_dirty),
+        TEST(whole_superslabs_are_lent_and_come_back),
+        TEST(the_invariants_hold_after_any_sequence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
