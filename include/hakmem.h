@@ -27,8 +27,7 @@ extern "C" {
 /* The library's version, as MAJOR * 10000 + MINOR * 100 + PATCH. Never fails. */
 int hak_version(void);
 
-/* ---- allocation -------------------------------------------------------------------------------------------
- */
+/* ---- allocation -------------------------------------------------------------------------------- */
 
 /*
  * Returns a block of at least `bytes` bytes, 16-byte aligned, or NULL with errno ENOMEM. A size of 0 gives a

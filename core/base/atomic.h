@@ -16,11 +16,8 @@
 #define hak_atomic_store_relaxed(p, v)    atomic_store_explicit((p), (v), memory_order_relaxed)
 #define hak_atomic_store_release(p, v)    atomic_store_explicit((p), (v), memory_order_release)
 #define hak_atomic_add_relaxed(p, v)      atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
-#define hak_atomic_add_acq_rel(p, v)      atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
-#define hak_atomic_sub_relaxed(p, v)      atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
 #define hak_atomic_exchange_acquire(p, v) atomic_exchange_explicit((p), (v), memory_order_acquire)
 #define hak_atomic_exchange_release(p, v) atomic_exchange_explicit((p), (v), memory_order_release)
-#define hak_atomic_exchange_acq_rel(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
 #define hak_atomic_exchange_relaxed(p, v) atomic_exchange_explicit((p), (v), memory_order_relaxed)
 /* *expected is updated with the value found when the swap does not happen. */
 #define hak_atomic_cas_acquire(p, expected, v)                                                               \

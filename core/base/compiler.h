@@ -15,8 +15,6 @@
 #define HAK_ALWAYS_INLINE static inline __attribute__((always_inline))
 #define HAK_NORETURN      __attribute__((noreturn))
 #define HAK_TLS           __thread __attribute__((tls_model("initial-exec")))
-#define HAK_LINE_ALIGNED  __attribute__((aligned(64)))
-#define HAK_PRINTF(f, a)  __attribute__((format(printf, f, a)))
 
 /* Called with a range of address space; a result other than 0 ends the visit. */
 typedef int (*hak_range_visitor)(void *address, size_t bytes, void *context);

@@ -41,7 +41,6 @@
 #define HAK_SLAB_UNITS_MAX      8u
 
 #define HAK_CLASS_COUNT     40u
-#define HAK_TINY_MAX_BYTES  1024u
 #define HAK_MID_MAX_BYTES   32768u
 #define HAK_SLAB_BLOCKS_MAX 4096u
 

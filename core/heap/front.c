@@ -17,8 +17,7 @@
 static _Atomic unsigned front_modes;
 static _Atomic uint8_t perturb_byte;
 
-/* ---- modes ------------------------------------------------------------------------------------------------
- */
+/* ---- modes ------------------------------------------------------------------------------------- */
 
 unsigned hak_front_modes(void) {
     return hak_atomic_load_relaxed(&front_modes); /* relaxed: threads may take a mode up late */
@@ -67,8 +66,7 @@ static void perturb(void *block, size_t bytes, bool is_free) {
     memset(block, is_free ? fill : fill ^ 0xFF, bytes);
 }
 
-/* ---- taking -----------------------------------------------------------------------------------------------
- */
+/* ---- taking ------------------------------------------------------------------------------------ */
 
 /* One block for a thread that has exited, or a first one while memory is short. */
 static bool take_borrowed(unsigned class_idx, struct block_ref *ref) {
@@ -110,10 +108,12 @@ static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_r
 static bool take(unsigned class_idx, struct block_ref *ref) {
     for (unsigned attempt = 0; attempt < 2; attempt++) {
         struct heap *heap = current_heap();
+        if (attempt != 0) {
+            hak_reclaim_everything(heap);
+        }
         if (heap != NULL ? take_from_heap(heap, class_idx, ref) : take_borrowed(class_idx, ref)) {
             return true;
         }
-        hak_reclaim_everything(heap);
     }
     return false;
 }
@@ -129,6 +129,9 @@ static void *alloc_large(size_t bytes, bool is_zeroed) {
     }
     for (unsigned attempt = 0; attempt < 2; attempt++) {
         struct heap *heap = current_heap();
+        if (attempt != 0) {
+            hak_reclaim_everything(heap);
+        }
         bool is_zero;
         void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
         if (block != NULL) {
@@ -137,7 +140,6 @@ static void *alloc_large(size_t bytes, bool is_zeroed) {
             }
             return block;
         }
-        hak_reclaim_everything(heap);
     }
     return out_of_memory();
 }
@@ -172,8 +174,7 @@ void *hak_calloc_slow(size_t bytes) {
     return is_zero ? ref.block : memset(ref.block, 0, bytes);
 }
 
-/* ---- freeing ----------------------------------------------------------------------------------------------
- */
+/* ---- freeing ----------------------------------------------------------------------------------- */
 
 /* Straight home: for cold classes, and in a heap borrowed for it (NULL when there is no memory for one). */
 static void return_one(struct heap *heap, struct block_ref ref, unsigned class_idx) {

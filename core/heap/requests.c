@@ -10,8 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- aligned ----------------------------------------------------------------------------------------------
- */
+/* ---- aligned ----------------------------------------------------------------------------------- */
 
 /* The block size of the smallest class that holds `bytes` and whose every block is aligned; 0 if there is
  * none. */
@@ -57,8 +56,7 @@ void *hak_request_aligned(size_t align, size_t bytes) {
     return large_aligned(align, bytes);
 }
 
-/* ---- realloc ----------------------------------------------------------------------------------------------
- */
+/* ---- realloc ----------------------------------------------------------------------------------- */
 
 /* Stays where it is: it fits, and at least half of the block is still used or no smaller one would do. */
 static bool fits_in_place(unsigned class_idx, size_t bytes) {
@@ -116,8 +114,7 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
                : move_block(function, block, hak_class_block_bytes[class_idx], bytes);
 }
 
-/* ---- questions --------------------------------------------------------------------------------------------
- */
+/* ---- questions --------------------------------------------------------------------------------- */
 
 size_t hak_request_usable(const char *function, const void *block) {
     if (block == NULL) {

@@ -42,9 +42,8 @@ int hak_os_reserve_aligned(size_t bytes, size_t align, void **out);
 /* Slow. Gives the range back: its address may be somebody else's at once. Part of a mapping is allowed. */
 int hak_os_unmap(void *address, size_t bytes);
 
-/* Slow. Access rights of a whole range: everything, nothing, or reading alone. */
+/* Slow. Access rights of a whole range: reading and writing, or reading alone. */
 int hak_os_allow(void *address, size_t bytes);
-int hak_os_forbid(void *address, size_t bytes);
 int hak_os_freeze(void *address, size_t bytes);
 
 /*
@@ -52,9 +51,6 @@ int hak_os_freeze(void *address, size_t bytes);
  * after an error (locked pages, for one) its contents are as they were.
  */
 int hak_os_purge(void *address, size_t bytes);
-
-/* Slow. Asks for huge pages beneath the range (true) or for none (false). Advice: failure changes nothing. */
-int hak_os_advise_huge(void *address, size_t bytes, bool wanted);
 
 /* Slow. Populates the pages of the range for writing. EINVAL where the kernel (before 5.14) has no such call.
  */

@@ -165,10 +165,6 @@ int hak_os_allow(void *address, size_t bytes) {
     return protect(address, bytes, PROT_RW);
 }
 
-int hak_os_forbid(void *address, size_t bytes) {
-    return protect(address, bytes, PROT_NONE);
-}
-
 int hak_os_freeze(void *address, size_t bytes) {
     return protect(address, bytes, PROT_READ);
 }
@@ -181,10 +177,6 @@ static int advise(void *address, size_t bytes, int advice) {
 int hak_os_purge(void *address, size_t bytes) {
     count_call(&hak_os_counters.purge_calls);
     return advise(address, bytes, MADV_DONTNEED);
-}
-
-int hak_os_advise_huge(void *address, size_t bytes, bool wanted) {
-    return advise(address, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 int hak_os_populate(void *address, size_t bytes) {
