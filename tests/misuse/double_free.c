@@ -166,10 +166,7 @@ static void after_realloc_to_0(void) {
     free_again(block, room);
 }
 
-static const struct {
-    const char *name;
-    void (*commit)(void);
-} cases[] = {
+static const struct fault_case cases[] = {
     {"at_once", at_once},
     {"after_1_operation", after_1_operation},
     {"after_300_operations", after_300_operations},
@@ -185,20 +182,10 @@ static const struct {
     {"after_realloc_to_0", after_realloc_to_0},
 };
 
+static void prepare(size_t bytes) {
+    block_bytes = bytes;
+}
+
 int main(int argc, char **argv) {
-    fault_setup();
-    for (size_t i = 0; i < COUNT_OF(cases) * COUNT_OF(fault_sizes); i++) {
-        const struct fault_size *size = &fault_sizes[i % COUNT_OF(fault_sizes)];
-        char name[80];
-        snprintf(name, sizeof name, "%s_%s", cases[i / COUNT_OF(fault_sizes)].name, size->name);
-        if (argc < 2) {
-            say(name);
-            say("\n");
-        } else if (strcmp(argv[1], name) == 0) {
-            block_bytes = size->bytes;
-            cases[i / COUNT_OF(fault_sizes)].commit();
-            return fault_survived();
-        }
-    }
-    return argc < 2 ? 0 : 6;
+    return fault_main(argc, argv, "_", cases, COUNT_OF(cases), prepare);
 }

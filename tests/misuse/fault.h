@@ -86,4 +86,33 @@ static inline int fault_survived(void) {
     return 3;
 }
 
+struct fault_case {
+    const char *name;
+    void (*commit)(void);
+};
+
+/*
+ * main() of a program whose cases are run for every size: without an argument it lists their names, CASE
+ * JOINT SIZE, with one it prepares for the size, commits that fault and should not come back.
+ */
+static inline int fault_main(int argc, char **argv, const char *joint, const struct fault_case *cases,
+                             size_t count, void (*prepare)(size_t bytes)) {
+    fault_setup();
+    for (size_t i = 0; i < count * COUNT_OF(fault_sizes); i++) {
+        const struct fault_case *chosen = &cases[i / COUNT_OF(fault_sizes)];
+        const struct fault_size *size = &fault_sizes[i % COUNT_OF(fault_sizes)];
+        char name[80];
+        snprintf(name, sizeof name, "%s%s%s", chosen->name, joint, size->name);
+        if (argc < 2) {
+            say(name);
+            say("\n");
+        } else if (strcmp(argv[1], name) == 0) {
+            prepare(size->bytes);
+            chosen->commit();
+            return fault_survived();
+        }
+    }
+    return argc < 2 ? 0 : 6;
+}
+
 #endif

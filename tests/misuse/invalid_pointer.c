@@ -96,10 +96,7 @@ static void in_a_later_unit(void) {
     free_invalid(last + 8); /* no block of this size spans units */
 }
 
-static const struct {
-    const char *name;
-    void (*commit)(void);
-} cases[] = {
+static const struct fault_case cases[] = {
     {"at_1", at_1},
     {"at_8", at_8},
     {"at_16", at_16},
@@ -114,22 +111,12 @@ static const struct {
     {"in_a_later_unit", in_a_later_unit},
 };
 
+static void prepare(size_t bytes) {
+    block_bytes = bytes;
+    block = must(malloc(bytes));
+    room = malloc_usable_size(block);
+}
+
 int main(int argc, char **argv) {
-    fault_setup();
-    for (size_t i = 0; i < COUNT_OF(cases) * COUNT_OF(fault_sizes); i++) {
-        const struct fault_size *size = &fault_sizes[i % COUNT_OF(fault_sizes)];
-        char name[80];
-        snprintf(name, sizeof name, "%s_%s", cases[i / COUNT_OF(fault_sizes)].name, size->name);
-        if (argc < 2) {
-            say(name);
-            say("\n");
-        } else if (strcmp(argv[1], name) == 0) {
-            block_bytes = size->bytes;
-            block = must(malloc(block_bytes));
-            room = malloc_usable_size(block);
-            cases[i / COUNT_OF(fault_sizes)].commit();
-            return fault_survived();
-        }
-    }
-    return argc < 2 ? 0 : 6;
+    return fault_main(argc, argv, "_", cases, COUNT_OF(cases), prepare);
 }

@@ -150,10 +150,7 @@ static void free_in_a_forked_child(void) {
     }
 }
 
-static const struct {
-    const char *name;
-    void (*commit)(void);
-} cases[] = {
+static const struct fault_case cases[] = {
     {"realloc_larger", realloc_larger},
     {"realloc_smaller", realloc_smaller},
     {"realloc_same", realloc_same},
@@ -175,23 +172,13 @@ static const struct {
     {"free_in_a_forked_child", free_in_a_forked_child},
 };
 
+static void prepare(size_t bytes) {
+    block_bytes = bytes;
+    block = must(malloc(bytes));
+    room = malloc_usable_size(block);
+    free(launder(block));
+}
+
 int main(int argc, char **argv) {
-    fault_setup();
-    for (size_t i = 0; i < COUNT_OF(cases) * COUNT_OF(fault_sizes); i++) {
-        const struct fault_size *size = &fault_sizes[i % COUNT_OF(fault_sizes)];
-        char name[80];
-        snprintf(name, sizeof name, "%s_of_freed_%s", cases[i / COUNT_OF(fault_sizes)].name, size->name);
-        if (argc < 2) {
-            say(name);
-            say("\n");
-        } else if (strcmp(argv[1], name) == 0) {
-            block_bytes = size->bytes;
-            block = must(malloc(block_bytes));
-            room = malloc_usable_size(block);
-            free(launder(block));
-            cases[i / COUNT_OF(fault_sizes)].commit();
-            return fault_survived();
-        }
-    }
-    return argc < 2 ? 0 : 6;
+    return fault_main(argc, argv, "_of_freed_", cases, COUNT_OF(cases), prepare);
 }
