@@ -19,10 +19,13 @@ typedef _Atomic(struct superslab *) superslab_slot;
 
 struct hak_lock hak_superslab_lock = HAK_LOCK_INIT(HAK_RANK_SUPERSLAB);
 
-static _Atomic(superslab_slot *) table[TABLE_CHUNKS]; /* written under the lock */
-static _Atomic size_t record_count;                   /* written under the lock */
-static _Atomic uint64_t births;
-static _Atomic uintptr_t lowest_base; /* where the next one would fit snugly */
+/* One object, so that the counts share a page of memory with the first entries of the table. */
+static struct {
+    _Atomic size_t record_count; /* written under the lock */
+    _Atomic uint64_t births;
+    _Atomic uintptr_t lowest_base;                 /* where the next one would fit snugly */
+    _Atomic(superslab_slot *) table[TABLE_CHUNKS]; /* written under the lock */
+} records;
 
 static uint32_t span_mask(const struct slab *slab) {
     return hak_mask32(slab->units) << slab->unit_idx;
@@ -30,11 +33,11 @@ static uint32_t span_mask(const struct slab *slab) {
 
 struct superslab *hak_superslab_at(size_t index) {
     /* acquire: pairs with the release in add_to_table() */
-    if (index >= hak_atomic_load_acquire(&record_count)) {
+    if (index >= hak_atomic_load_acquire(&records.record_count)) {
         return NULL;
     }
     superslab_slot *chunk =
-        hak_atomic_load_relaxed(&table[index >> TABLE_CHUNK_SHIFT]); /* relaxed: ordered by it */
+        hak_atomic_load_relaxed(&records.table[index >> TABLE_CHUNK_SHIFT]); /* relaxed: ordered by it */
     return hak_atomic_load_relaxed(
         &chunk[index & (TABLE_CHUNK_SLOTS - 1)]); /* relaxed: ordered by it as well */
 }
@@ -44,21 +47,22 @@ static bool add_to_table(struct superslab *s) {
     superslab_slot *spare_chunk = NULL;
     for (;;) {
         hak_lock_acquire(&hak_superslab_lock);
-        size_t count = hak_atomic_load_relaxed(&record_count); /* relaxed: written under the lock */
+        size_t count = hak_atomic_load_relaxed(&records.record_count); /* relaxed: written under the lock */
         size_t chunk_idx = count >> TABLE_CHUNK_SHIFT;
         superslab_slot *chunk = NULL;
         if (chunk_idx < TABLE_CHUNKS) {
-            chunk = hak_atomic_load_relaxed(&table[chunk_idx]); /* relaxed: written under the lock */
+            chunk = hak_atomic_load_relaxed(&records.table[chunk_idx]); /* relaxed: written under the lock */
             if (chunk == NULL && spare_chunk != NULL) {
                 chunk = spare_chunk;
                 spare_chunk = NULL;
-                hak_atomic_store_relaxed(&table[chunk_idx], chunk); /* relaxed: published by record_count */
+                hak_atomic_store_relaxed(&records.table[chunk_idx],
+                                         chunk); /* relaxed: published by record_count */
             }
         }
         if (chunk != NULL) {
             /* relaxed: published by record_count below */
             hak_atomic_store_relaxed(&chunk[count & (TABLE_CHUNK_SLOTS - 1)], s);
-            hak_atomic_store_release(&record_count,
+            hak_atomic_store_release(&records.record_count,
                                      count + 1); /* pairs with the load in hak_superslab_at() */
         }
         hak_lock_release(&hak_superslab_lock);
@@ -113,7 +117,7 @@ static void prefault(void *memory) {
 /* Maps 2 MiB, next to the last ones if it can be: neighbours share one mapping in the kernel. */
 static uintptr_t map_memory(void) {
     void *memory;
-    uintptr_t hint = hak_atomic_load_relaxed(&lowest_base); /* relaxed: a hint */
+    uintptr_t hint = hak_atomic_load_relaxed(&records.lowest_base); /* relaxed: a hint */
     hint = hint > HAK_SUPERSLAB_BYTES ? hint - HAK_SUPERSLAB_BYTES : 0;
     if (hak_os_map_aligned((void *)hint, HAK_SUPERSLAB_BYTES, HAK_SUPERSLAB_BYTES, &memory) != 0) {
         return 0;
@@ -122,7 +126,7 @@ static uintptr_t map_memory(void) {
         (void)hak_os_unmap(memory, HAK_SUPERSLAB_BYTES);
         return 0;
     }
-    hak_atomic_store_relaxed(&lowest_base, (uintptr_t)memory); /* relaxed: a hint */
+    hak_atomic_store_relaxed(&records.lowest_base, (uintptr_t)memory); /* relaxed: a hint */
     if (hak_options.ss_prefault != HAK_PREFAULT_OFF) {
         prefault(memory);
     }
@@ -142,7 +146,7 @@ static struct superslab *map_superslab(uintptr_t *base) {
         hak_lock_release(&hak_superslab_lock);
         return NULL;
     }
-    (void)hak_atomic_add_relaxed(&births, 1); /* relaxed: a statistic */
+    (void)hak_atomic_add_relaxed(&records.births, 1); /* relaxed: a statistic */
     return s;
 }
 
@@ -281,7 +285,7 @@ bool hak_superslab_covers(const void *pointer) {
 }
 
 uint64_t hak_superslab_births(void) {
-    return hak_atomic_load_relaxed(&births); /* relaxed: a statistic */
+    return hak_atomic_load_relaxed(&records.births); /* relaxed: a statistic */
 }
 
 /* The spans of assigned slabs. */

@@ -20,7 +20,7 @@
 
 #define RSS_EXTRA_KIB_MAX 300l   /* 0.3 MB */
 #define VSZ_EXTRA_KIB_MAX 24000l /* 24 MB */
-#define RUNS              9u
+#define RUNS              25u
 
 struct footprint {
     long vsz_kib, rss_kib, next_fd;
