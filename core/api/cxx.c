@@ -60,14 +60,22 @@ static HAK_COLD void *new_nothrow_slow(size_t alignment, size_t bytes) {
     }
 }
 
-HAK_INLINE void *new_plain(size_t bytes) {
-    void *block = hak_alloc_gate(bytes);
+static HAK_NOINLINE void *new_miss(size_t bytes) {
+    void *block = hak_alloc_slow(bytes);
     return HAK_LIKELY(block != NULL) ? block : new_slow(0, bytes);
 }
 
-HAK_INLINE void *new_nothrow(size_t bytes) {
-    void *block = hak_alloc_gate(bytes);
+static HAK_NOINLINE void *new_nothrow_miss(size_t bytes) {
+    void *block = hak_alloc_slow(bytes);
     return HAK_LIKELY(block != NULL) ? block : new_nothrow_slow(0, bytes);
+}
+
+HAK_INLINE void *new_plain(size_t bytes) {
+    return hak_alloc_gate_or(bytes, new_miss);
+}
+
+HAK_INLINE void *new_nothrow(size_t bytes) {
+    return hak_alloc_gate_or(bytes, new_nothrow_miss);
 }
 
 static void *new_aligned(size_t bytes, size_t alignment) {

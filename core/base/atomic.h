@@ -10,6 +10,7 @@
 #define HAK_BASE_ATOMIC_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #define hak_atomic_load_relaxed(p)        atomic_load_explicit((p), memory_order_relaxed)
 #define hak_atomic_load_acquire(p)        atomic_load_explicit((p), memory_order_acquire)
@@ -26,6 +27,20 @@
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed, memory_order_relaxed)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                          \
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire)
+/*
+ * Whether an atomic byte differs from `v`, for the free gate: compared where it lies, in one instruction. gcc
+ * 12 makes two of an atomic load and a compare.
+ */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define hak_atomic_byte_differs_relaxed(p, v)                                                                \
+    ({                                                                                                       \
+        bool differs_;                                                                                       \
+        __asm__("cmpb %2, %1" : "=@ccne"(differs_) : "m"(*(p)), "q"((unsigned char)(v)));                    \
+        differs_;                                                                                            \
+    })
+#else
+#define hak_atomic_byte_differs_relaxed(p, v) (hak_atomic_load_relaxed(p) != (unsigned char)(v))
+#endif
 /* Orders what the compiler does, not the processor: for a vector load that the wrappers above cannot name. */
 #define hak_atomic_compiler_fence_acquire() atomic_signal_fence(memory_order_acquire)
 

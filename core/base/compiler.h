@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define HAK_API      __attribute__((visibility("default")))
 #define HAK_NOINLINE __attribute__((noinline))
@@ -18,6 +19,15 @@
 
 /* Called with a range of address space; a result other than 0 ends the visit. */
 typedef int (*hak_range_visitor)(void *address, size_t bytes, void *context);
+
+/*
+ * The value, in a register by now and not to be computed again: it is there when it is needed, and gcc 12
+ * makes one instruction of it where it would make two (measured on the gates, x86-64).
+ */
+HAK_ALWAYS_INLINE uintptr_t hak_in_register(uintptr_t value) {
+    __asm__("" : "+r"(value));
+    return value;
+}
 
 #define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)

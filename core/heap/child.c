@@ -3,6 +3,7 @@
  */
 #include "heap/child.h"
 #include "heap/heap.h"
+#include "heap/homeward.h"
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
@@ -27,6 +28,10 @@ static bool others_had_heaps(void) {
 
 /* Blocks of the survivor's own caches go home unlisted and uncounted: the rebuild counts them. */
 static void empty_own_caches(struct heap *heap) {
+    for (unsigned i = 0; i < heap->homeward.count; i++) {
+        hak_atomic_store_relaxed(heap->homeward.refs[i].header, HAK_HEADER_FREE); /* relaxed: one thread */
+    }
+    hak_homeward_forget(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         struct class_state *state = &heap->classes[c];
         unsigned count = hak_cache_count(heap, c);

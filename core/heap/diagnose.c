@@ -66,9 +66,10 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
         hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer,
                           hak_class_block_bytes[place.row->class_idx]);
     }
-    unsigned header = hak_atomic_load_relaxed(hak_place_header(place)); /* relaxed: as in hak_free_gate() */
-    if (header != place.row->live_header) {
+    unsigned header =
+        hak_atomic_load_relaxed(hak_place_header(&place)); /* relaxed: as in hak_place_is_live() */
+    if (header != HAK_HEADER_LIVE + place.row->class_idx) {
         die_of_header(function, pointer, &place, header, freed_fault);
     }
-    return hak_place_header(place);
+    return hak_place_header(&place);
 }

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "heap/child.h"
 #include "heap/diagnose.h"
+#include "heap/homeward.h"
 #include "heap/reclaim.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
@@ -156,7 +157,8 @@ void *hak_alloc_slow(size_t bytes) {
     if (perturbs()) {
         perturb(ref.block, bytes, false);
     }
-    return hak_ref_to_live(ref, HAK_HEADER_LIVE + class_idx);
+    hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
+    return ref.block;
 }
 
 void *hak_calloc_slow(size_t bytes) {
@@ -170,7 +172,7 @@ void *hak_calloc_slow(size_t bytes) {
     }
     /* relaxed: the block is this thread's */
     bool is_zero = hak_atomic_load_relaxed(ref.header) == HAK_HEADER_CACHED_ZERO;
-    hak_ref_to_live(ref, HAK_HEADER_LIVE + class_idx);
+    hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
     return is_zero ? ref.block : memset(ref.block, 0, bytes);
 }
 
@@ -195,10 +197,19 @@ static void return_borrowed(struct block_ref ref, unsigned class_idx) {
     }
 }
 
-static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class_idx) {
+/* Whether the word is of a slab that is the calling thread's, as far as tags tell. */
+static bool is_own(hak_word word) {
+    return hak_word_has_tag_of(word, hak_tls.low);
+}
+
+static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class_idx, bool is_own_slab) {
     struct class_state *state = &heap->classes[class_idx];
     if (HAKMEM_DEBUG_COUNTERS || hak_front_modes() != 0) {
         HAK_COUNT(&state->counters, frees, 1);
+    }
+    if (!is_own_slab) {
+        hak_homeward_add(heap, ref, class_idx);
+        return;
     }
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
         state->is_used = true;
@@ -210,6 +221,39 @@ static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class
         hak_cache_make_room(heap, class_idx);
     }
     *(*top)++ = ref;
+}
+
+HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function) {
+    hak_child_rebuild_if_pending(); /* before anything is marked CACHED: the rebuild takes it for a lost
+                                       thread's */
+    struct block_place place = hak_place_in(word, block);
+    struct heap *heap = hak_tls.heap;
+    /* Of no slab: large, or a wrong pointer. Metered: everything goes the slow way. */
+    if (!place.is_exact || heap == NULL || heap->is_metered) {
+        hak_free_slow(block, function);
+        return;
+    }
+    hak_header *header = hak_place_header(&place);
+    if (HAK_UNLIKELY(!hak_place_is_live(&place))) {
+        hak_free_slow(block, function);
+        return;
+    }
+    unsigned class_idx = place.row->class_idx;
+    struct block_ref *top = hak_tls.top[class_idx];
+    bool is_own_slab = is_own(word);
+    if (is_own_slab && HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
+        hak_free_slow(block, function);
+        return;
+    }
+    hak_live_to_cached(header, block, function);
+    hak_count_free(class_idx);
+    struct block_ref ref = {.block = block, .header = header};
+    if (is_own_slab) {
+        *top = ref;
+        hak_tls.top[class_idx] = top + 1;
+    } else {
+        hak_homeward_add(heap, ref, class_idx);
+    }
 }
 
 void hak_free_slow(void *block, const char *function) {
@@ -237,7 +281,7 @@ void hak_free_slow(void *block, const char *function) {
     hak_live_to_cached(header, block, function);
     struct block_ref ref = {.block = block, .header = header};
     if (heap != NULL) {
-        free_to_heap(heap, ref, class_idx);
+        free_to_heap(heap, ref, class_idx, is_own(word));
     } else {
         return_borrowed(ref, class_idx);
     }

@@ -6,10 +6,11 @@
  *   allocation: size 0 and sizes of the large floor      one compare of size - 1
  *               no heap yet, class cold, cache empty,
  *               front metered                            the entry under the top has block NULL
- *   free:       NULL, not ours, large, interior          the row's reciprocal is 0, or the product is inexact
- *               double free, damaged header              the header byte is not the class's LIVE
- *               no heap yet, class cold, cache full,
- *               front metered                            the slot above the top has block STOP
+ *   free:       NULL, not ours, large, further unit,
+ *               another thread's slab                                  the word less the thread's own is no
+ * class interior                                 the product is inexact double free, damaged header the
+ * header byte is not the class's LIVE no heap yet, class cold, cache full, front metered the slot above the
+ * top has block STOP
  */
 #ifndef HAK_HEAP_FRONT_H
 #define HAK_HEAP_FRONT_H
@@ -43,6 +44,10 @@ void *hak_calloc_slow(size_t bytes);
  */
 void hak_free_slow(void *block, const char *function);
 
+/* The same for a block that is this thread's but in a further unit of its slab, or of another thread's slab;
+ * `word` is its unit's. */
+void hak_free_far(void *block, hak_word word, const char *function);
+
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
     bool is_exact;      /* the pointer is the start of a block of a slab; otherwise block_idx means nothing */
@@ -51,35 +56,30 @@ struct block_place {
     hak_word word;
 };
 
-HAK_ALWAYS_INLINE struct block_place hak_place_of(const void *pointer) {
-    struct block_place place;
-    struct hak_registry *registry = hak_registry_base();
-    place.word = hak_registry_word_in(registry, pointer);
-    place.row = hak_word_row_in(registry, place.word);
+HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
+    struct block_place place = {.word = word, .row = hak_word_row(word)};
+    unsigned class_idx = place.row->class_idx;
     uint64_t offset = (uint64_t)(uint16_t)(uintptr_t)pointer + place.row->offset_bias;
-    unsigned __int128 product = (unsigned __int128)offset * place.row->reciprocal;
-    place.is_exact = (uint64_t)product < place.row->reciprocal;
+    unsigned __int128 product = (unsigned __int128)offset * hak_class_division.reciprocal[class_idx];
+    place.is_exact =
+        place.row->kind == HAK_KIND_SLAB && (uint64_t)product < hak_class_division.exact_below[class_idx];
     place.block_idx = (uint64_t)(product >> 64);
     return place;
 }
 
-/* The header of an exact place. */
-HAK_ALWAYS_INLINE hak_header *hak_place_header(struct block_place place) {
-    return (hak_header *)hak_word_address(place.word) + place.block_idx;
+HAK_INLINE struct block_place hak_place_of(const void *pointer) {
+    return hak_place_in(hak_registry_word(pointer), pointer);
 }
 
-/*
- * The top pointer of an exact place's class. It is on the way from this free to the next malloc of the class,
- * so it is found as early as can be: not by the header, and for the first unit of a slab not by the row
- * either, but by the word.
- */
-HAK_ALWAYS_INLINE struct block_ref **hak_top_slot_of(struct block_place place) {
-    size_t scaled_row = (uint16_t)place.word;
-    if (HAK_LIKELY(scaled_row < (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT) * HAK_WORD_ROW_SCALE)) {
-        uintptr_t row_0 = (uintptr_t)hak_tls.top - HAK_FIRST_SLAB_ROW * HAK_WORD_ROW_SCALE;
-        return (struct block_ref **)(row_0 + scaled_row);
-    }
-    return &hak_tls.top[place.row->class_idx];
+/* The header of an exact place. */
+HAK_INLINE hak_header *hak_place_header(const struct block_place *place) {
+    return (hak_header *)hak_word_address(place->word) + place->block_idx;
+}
+
+/* Whether the block at an exact place is the caller's. */
+HAK_INLINE bool hak_place_is_live(const struct block_place *place) {
+    /* relaxed: LIVE was stored by the thread that allocated; the program has ordered that before this call */
+    return hak_atomic_load_relaxed(hak_place_header(place)) == HAK_HEADER_LIVE + place->row->class_idx;
 }
 
 /*
@@ -101,32 +101,43 @@ HAK_ALWAYS_INLINE void hak_live_to_cached(hak_header *header, void *block, const
     }
 }
 
-/* Gives a block out: its header becomes LIVE. */
-HAK_ALWAYS_INLINE void *hak_ref_to_live(struct block_ref ref, size_t live_header) {
-    /* relaxed: CACHED to LIVE is the allocating thread's own business until it hands the block on */
-    hak_atomic_store_relaxed(ref.header, (uint8_t)live_header);
-    return ref.block;
+/* CACHED -> LIVE: the block is about to be given out. */
+HAK_ALWAYS_INLINE void hak_cached_to_live(hak_header *header, size_t live_header) {
+    /* relaxed: the allocating thread's own business until it hands the block on */
+    hak_atomic_store_relaxed(header, (uint8_t)live_header);
 }
 
-HAK_ALWAYS_INLINE void hak_count_hit(unsigned class_idx) {
+HAK_ALWAYS_INLINE void hak_count_hit(size_t class_idx) {
     if (HAKMEM_DEBUG_COUNTERS) {
         HAK_COUNT(&hak_tls.heap->classes[class_idx].counters, allocations, 1);
         HAK_COUNT(&hak_tls.heap->classes[class_idx].counters, cache_hits, 1);
     }
 }
 
-HAK_ALWAYS_INLINE void *hak_alloc_gate(size_t bytes) {
+HAK_ALWAYS_INLINE void hak_count_free(size_t class_idx) {
+    if (HAKMEM_DEBUG_COUNTERS) {
+        HAK_COUNT(&hak_tls.heap->classes[class_idx].counters, frees, 1);
+    }
+}
+
+/* `miss` does what the hit path cannot, by a tail call. */
+HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t bytes)) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
-        return hak_alloc_slow(bytes);
+        return miss(bytes);
     }
-    size_t live_header = hak_live_header_of_size[(bytes - 1) >> HAK_SIZE_SHIFT];
-    struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
+    size_t class_idx = hak_class_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
+    struct block_ref *top = hak_tls.top[class_idx] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
-        return hak_alloc_slow(bytes);
+        return miss(bytes);
     }
-    hak_tls.top[live_header - HAK_HEADER_LIVE] = top;
-    hak_count_hit(live_header - HAK_HEADER_LIVE);
-    return hak_ref_to_live(*top, live_header);
+    hak_tls.top[class_idx] = top;
+    hak_count_hit(class_idx);
+    hak_cached_to_live(top->header, hak_in_register(HAK_HEADER_LIVE + class_idx));
+    return top->block;
+}
+
+HAK_ALWAYS_INLINE void *hak_alloc_gate(size_t bytes) {
+    return hak_alloc_gate_or(bytes, hak_alloc_slow);
 }
 
 HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
@@ -137,44 +148,55 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
         return hak_calloc_slow(bytes);
     }
-    size_t live_header = hak_live_header_of_size[(bytes - 1) >> HAK_SIZE_SHIFT];
-    struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
+    size_t class_idx = hak_class_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
+    struct block_ref *top = hak_tls.top[class_idx] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
         return hak_calloc_slow(bytes);
     }
-    hak_tls.top[live_header - HAK_HEADER_LIVE] = top;
-    hak_count_hit(live_header - HAK_HEADER_LIVE);
+    hak_tls.top[class_idx] = top;
+    hak_count_hit(class_idx);
     /* relaxed: the block is this thread's */
     bool is_zero = hak_atomic_load_relaxed(top->header) == HAK_HEADER_CACHED_ZERO;
-    void *block = hak_ref_to_live(*top, live_header);
-    return is_zero ? block : memset(block, 0, bytes);
+    hak_cached_to_live(top->header, HAK_HEADER_LIVE + class_idx);
+    return is_zero ? top->block : memset(top->block, 0, bytes);
 }
 
+/*
+ * A word's row and tag less the caller's is a class exactly when the unit is the first of a slab of the
+ * caller's: one compare for "ours", "mine" and "no offset to add". The class's top pointer lies between this
+ * free and the next malloc of the class, so it is found from the word and not by way of the header.
+ */
 HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
-    struct block_place place = hak_place_of(block);
-    if (HAK_UNLIKELY(!place.is_exact)) {
+    hak_word word = hak_registry_word(block);
+    size_t class_idx = (uint16_t)word - hak_tls.low;
+    if (HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT)) {
+        hak_free_far(block, word, function);
+        return;
+    }
+    uintptr_t map = hak_in_register((uintptr_t)hak_word_address(word));
+    uint64_t offset = hak_in_register((uint16_t)(uintptr_t)block);
+    unsigned __int128 product = (unsigned __int128)offset * hak_class_division.reciprocal[class_idx];
+    uint64_t remainder = (uint64_t)product;
+    if (HAK_UNLIKELY(remainder >= hak_class_division.exact_below[class_idx])) {
         hak_free_slow(block, function);
         return;
     }
-    hak_header *header_byte = hak_place_header(place);
-    /* relaxed: LIVE was stored by the thread that allocated; the program has ordered that before this call */
-    size_t header = hak_atomic_load_relaxed(header_byte);
-    if (HAK_UNLIKELY(header != place.row->live_header)) {
+    map += (uint64_t)(product >> 64);
+    hak_header *header = (hak_header *)map;
+    /* relaxed: as in hak_place_is_live(). The live header is the row, the word's lowest byte. */
+    if (HAK_UNLIKELY(hak_atomic_byte_differs_relaxed(header, word))) {
         hak_free_slow(block, function);
         return;
     }
-    struct block_ref **slot = hak_top_slot_of(place);
-    struct block_ref *top = *slot;
+    struct block_ref *top = hak_tls.top[class_idx];
     if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
         hak_free_slow(block, function);
         return;
     }
-    hak_live_to_cached(header_byte, block, function);
-    *top = (struct block_ref){.block = block, .header = header_byte};
-    *slot = top + 1;
-    if (HAKMEM_DEBUG_COUNTERS) {
-        HAK_COUNT(&hak_tls.heap->classes[place.row->class_idx].counters, frees, 1);
-    }
+    hak_live_to_cached(header, block, function);
+    *top = (struct block_ref){.block = block, .header = header};
+    hak_tls.top[class_idx] = top + 1;
+    hak_count_free(class_idx);
 }
 
 #endif

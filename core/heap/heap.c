@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "heap/child.h"
+#include "heap/homeward.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
 #include "meta/arena.h"
@@ -36,7 +37,7 @@
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
 
 struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
-HAK_TLS struct hak_tls hak_tls = {.top = {HAK_CLASS_TABLE(NO_CACHE)}};
+HAK_TLS struct hak_tls hak_tls = {.top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP};
 
 struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
@@ -138,6 +139,7 @@ static void put_back(struct heap *heap) {
 }
 
 void hak_heap_flush(struct heap *heap, bool keep_arrays) {
+    hak_homeward_flush(heap, keep_arrays);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         if (heap->classes[c].is_used) {
             hak_cache_flush(heap, c, keep_arrays);
@@ -169,6 +171,7 @@ static void abandon(struct heap *heap) {
         state->capacity_blocks = 0;
         state->warm_count = 0;
     }
+    heap->homeward = (struct homeward){0};
     heap->is_metered = false;
     hak_slab_list_close(&heap->remote);
     put_back(heap);
@@ -200,6 +203,7 @@ static void thread_exit(void *value) {
         hak_tls.top[c] = HAK_NO_CACHE_TOP;
     }
     hak_tls.heap = NULL;
+    hak_tls.low = HAK_LOW_OF_NO_HEAP;
     hak_tls.state = HAK_THREAD_EXITED;
 }
 
@@ -226,6 +230,7 @@ struct heap *hak_heap_attach(void) {
     }
     /* The heap is in place before the C library is told of it: pthread_setspecific may allocate. */
     hak_tls.heap = heap;
+    hak_tls.low = hak_word_low_of_heap(heap->id);
     hak_tls.state = HAK_THREAD_ATTACHED;
     if (has_exit_key) {
         int saved_errno = errno; /* free() may be the caller */

@@ -40,12 +40,20 @@ struct class_state {
     struct front_counters counters;
 };
 
+/* Freed blocks of other threads' slabs, see homeward.h. Owner: the heap's thread. */
+struct homeward {
+    struct block_ref *refs; /* NULL until there is a first one */
+    size_t bytes;           /* the blocks' sizes, summed */
+    unsigned count;
+};
+
 struct heap {
     uint32_t id;              /* const: position in the table, from 1 on */
     bool is_metered;          /* owner only: the front's tops are parked in metered_top */
     struct heap *next_free;   /* under the heaps lock */
     _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
     struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */
+    struct homeward homeward;
     struct class_state classes[HAK_CLASS_COUNT];
 };
 
@@ -55,9 +63,12 @@ enum hak_thread_state {
     HAK_THREAD_EXITED,   /* its heap is gone; the last destructors get theirs block by block */
 };
 
+#define HAK_LOW_OF_NO_HEAP (1u << HAK_WORD_LOW_BITS) /* above every word's lower bits */
+
 struct hak_tls {
     struct block_ref *top[HAK_CLASS_COUNT];
     struct heap *heap; /* NULL unless ATTACHED */
+    uint32_t low;      /* hak_word_low_of_heap() of it; without a heap such that no word is of a class */
     uint8_t state;     /* enum hak_thread_state */
     uint8_t exit_rounds;
 };

@@ -139,8 +139,7 @@ bool hak_request_owns(const void *pointer) {
         return false;
     }
     struct block_place place = hak_place_of(pointer);
-    /* relaxed: the answer may be stale by the time it is used, as documented */
-    return place.is_exact && hak_atomic_load_relaxed(hak_place_header(place)) == place.row->live_header;
+    return place.is_exact && hak_place_is_live(&place);
 }
 
 size_t hak_request_good_size(size_t bytes) {

@@ -96,6 +96,7 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
 static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool is_prefill) {
     struct slab *slab = hak_slab_list_pop(&hak_orphans[class_idx]);
     if (slab != NULL) {
+        hak_slab_adopt(slab, heap->id);
         HAK_COUNT(&heap->classes[class_idx].counters, pool_adoptions, 1);
         return slab;
     }

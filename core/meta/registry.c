@@ -7,10 +7,12 @@
 #include "os/os.h"
 #include <errno.h>
 
-/* Behind the rows of first units: those of further units, class by class. */
-#define FIRST_FURTHER_ROW (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
+/* Behind the rows of the kinds: those of further units, class by class. */
+#define FIRST_FURTHER_ROW 8u
+_Static_assert(FIRST_FURTHER_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
 
 struct hak_registry hak_registry;
+struct hak_registry_home hak_registry_home = {.leaf = hak_registry.zero_leaf};
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
 static _Atomic size_t mapped_leaf_bytes;
@@ -32,11 +34,9 @@ void hak_registry_init(void) {
     }
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
-            HAK_ASSERT(row_of(c, unit) < HAK_REGISTRY_ROWS);
+            HAK_ASSERT(unit == 0 || row_of(c, unit) < HAK_FIRST_SLAB_ROW);
             struct hak_registry_row *row = &hak_registry.rows[row_of(c, unit)];
-            row->reciprocal = UINT64_MAX / hak_class_block_bytes[c] + 1;
             row->offset_bias = (uint32_t)(unit * HAK_UNIT_BYTES);
-            row->live_header = (uint8_t)(HAK_HEADER_LIVE + c);
             row->class_idx = (uint8_t)c;
             row->kind = HAK_KIND_SLAB;
         }
@@ -44,12 +44,13 @@ void hak_registry_init(void) {
 }
 
 static hak_word word_of(unsigned row, uint64_t payload) {
-    HAK_ASSERT(payload >> (64 - HAK_WORD_ROW_BITS) == 0);
-    return payload << HAK_WORD_ROW_BITS | row * HAK_WORD_ROW_SCALE;
+    HAK_ASSERT(payload >> (64 - HAK_WORD_LOW_BITS) == 0);
+    return payload << HAK_WORD_LOW_BITS | row;
 }
 
-hak_word hak_word_for_slab(unsigned class_idx, unsigned unit, const void *map) {
-    return word_of(row_of(class_idx, unit), (uintptr_t)map);
+hak_word hak_word_for_slab(unsigned class_idx, unsigned unit, const void *map, uint32_t heap_id) {
+    hak_word tag = heap_id % HAK_WORD_TAGS;
+    return word_of(row_of(class_idx, unit), (uintptr_t)map) | tag << HAK_WORD_ROW_BITS;
 }
 
 hak_word hak_word_for_record(enum hak_unit_kind kind, const void *record) {
@@ -61,12 +62,13 @@ hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number) {
 }
 
 /* The first leaf of the process is its home. Under the lock. */
-static void enter_home(uintptr_t number, uintptr_t offset) {
-    if (hak_atomic_load_relaxed(&hak_registry.home_offset) == 0) { /* relaxed: written under the lock only */
-        hak_atomic_store_relaxed(&hak_registry.home_number,
-                                 number); /* relaxed: published by the next store */
-        /* release: pairs with the acquire in hak_registry_word_in() */
-        hak_atomic_store_release(&hak_registry.home_offset, offset);
+static void enter_home(uintptr_t number, _Atomic hak_word *leaf) {
+    /* relaxed: written under the lock only */
+    if (hak_atomic_load_relaxed(&hak_registry_home.leaf) == hak_registry.zero_leaf) {
+        /* relaxed: published by the next store */
+        hak_atomic_store_relaxed(&hak_registry_home.minus_base, -(number << HAK_LEAF_SHIFT));
+        /* release: pairs with the acquire in hak_registry_word() */
+        hak_atomic_store_release(&hak_registry_home.leaf, leaf);
     }
 }
 
@@ -83,9 +85,9 @@ static int prepare_leaf(_Atomic uintptr_t *entry) {
     bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
     if (is_first) {
         /* relaxed: a fresh leaf holds zeros whoever looks; words in it are ordered by how blocks travel, see
-         * hak_registry_word_in() */
+         * hak_registry_word() */
         hak_atomic_store_relaxed(entry, offset);
-        enter_home((uintptr_t)(entry - hak_registry.top), offset);
+        enter_home((uintptr_t)(entry - hak_registry.top), leaf);
     }
     hak_lock_release(&hak_registry_lock);
     if (!is_first) {
@@ -119,7 +121,7 @@ void hak_registry_store(const void *address, hak_word word) {
         hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]); /* relaxed: set for good */
     HAK_ASSERT(offset != 0);
     _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf + offset);
-    /* relaxed: see hak_registry_word_in() */
+    /* relaxed: see hak_registry_word() */
     hak_atomic_store_relaxed(&leaf[(uint32_t)a >> HAK_UNIT_SHIFT], word);
 }
 

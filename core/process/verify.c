@@ -20,7 +20,9 @@
 static const char *check_words(const struct slab *slab) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
         const void *address = (const void *)(slab->base + unit * HAK_UNIT_BYTES);
-        if (hak_registry_word(address) != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map)) {
+        hak_word word = hak_registry_word(address);
+        uint32_t tag = (uint16_t)word >> HAK_WORD_ROW_BITS; /* a hint only: any is right */
+        if (word != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map, tag)) {
             return "slab: a registry word does not name its header map";
         }
     }
@@ -90,6 +92,12 @@ static const char *check_own_caches(struct heap *heap) {
             if (hak_slab_of_block(state->array[i].block)->class_idx != c) {
                 return "heap: a block is cached under another class";
             }
+        }
+    }
+    for (unsigned i = 0; i < heap->homeward.count; i++) {
+        /* relaxed: this thread's block */
+        if (hak_atomic_load_relaxed(heap->homeward.refs[i].header) != HAK_HEADER_CACHED) {
+            return "heap: a block on its way home is not marked CACHED";
         }
     }
     return NULL;

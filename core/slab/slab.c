@@ -28,9 +28,9 @@ static size_t map_allocation_bytes(unsigned capacity_blocks) {
     return MAP_PREFIX_BYTES + capacity_blocks + MAP_SLACK_BYTES;
 }
 
-static void store_registry_words(const struct slab *slab) {
+static void store_registry_words(const struct slab *slab, uint32_t owner) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
-        hak_word word = hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map);
+        hak_word word = hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map, owner);
         hak_registry_store((void *)(slab->base + unit * HAK_UNIT_BYTES), word);
     }
 }
@@ -58,10 +58,16 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
     slab->purged_blocks = HAK_NEVER_PURGED;
-    store_registry_words(slab);
+    store_registry_words(slab, owner);
     /* release: pairs with the acquire of the word in hak_slab_lease_any() and hak_slab_lease_warm() */
     hak_atomic_store_release(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));
     return 0;
+}
+
+void hak_slab_adopt(const struct slab *slab, uint32_t owner) {
+    if (!hak_word_has_tag_of(hak_registry_word((const void *)slab->base), hak_word_low_of_heap(owner))) {
+        store_registry_words(slab, owner);
+    }
 }
 
 bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) {

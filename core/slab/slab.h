@@ -63,6 +63,12 @@ _Static_assert(sizeof(struct slab) <= HAK_CACHE_LINE_BYTES, "a slab's record is 
 int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner);
 
 /*
+ * Tags the registry words of a leased slab with its coming owner, so that its frees are told from those of
+ * other threads. A tag is a hint: what was freed by an old one goes home all the same.
+ */
+void hak_slab_adopt(const struct slab *slab, uint32_t owner);
+
+/*
  * Takes the lease by way of a warm hint. False when the hint is stale (another class, owner or place) or the
  * lease is held by somebody else, who then finds the slab placed NOWHERE and sees to it; either way the
  * caller drops the hint. On success the place is NOWHERE.

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""The shape of the hit paths: malloc, free and their C++ names, as they were compiled.
+
+Follows each gate from its entry, no conditional jump taken, to its return: that is the path of a hit. On it there
+is no call, no jump backwards, no push and no frame, and no more instructions than were counted when it was written.
+What a hit costs is one straight line; whatever a compiler or an edit adds shows here. x86-64 alone.
+
+suite: limit 60 s
+"""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+
+LIBRARY = os.path.join(os.environ["TEST_ROOT"], "libhakmem.so")
+
+# Instructions of a hit, its return included. malloc and free of 64 bytes together are the pair of bench/instr.
+MOST = {
+    "malloc": 17,
+    "free": 31,
+    "_Znwm": 17,
+    "_Znam": 17,
+    "_ZdlPv": 31,
+    "_ZdaPv": 31,
+    "_ZdlPvm": 31,
+    "_ZdaPvm": 31,
+}
+FORBIDDEN = re.compile(r"(call|push|pop|enter|leave|loop|rep|lock|xchg|cmpxchg|mfence)")
+LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
+
+
+def entries():
+    """Name -> address of the library's functions."""
+    out = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in out.stdout.splitlines())
+    return {name.split("@")[0]: int(address, 16) for address, _, name in rows}
+
+
+def instructions(start):
+    """(address, mnemonic, operands) from `start` on, as many as a gate could have."""
+    out = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", f"--start-address={start}", f"--stop-address={start + 512}", LIBRARY],
+        capture_output=True, text=True, check=True)
+    found = []
+    for line in out.stdout.splitlines():
+        match = LINE.match(line)
+        if match:
+            found.append((int(match[1], 16), match[2], match[3]))
+    return found
+
+
+def hit_path(start):
+    """The instructions of a hit, or a complaint."""
+    path = []
+    for address, mnemonic, operands in instructions(start):
+        if mnemonic.startswith(("nop", "endbr", "cs", "data16", "xchg")) and not path:
+            continue
+        path.append((address, mnemonic, operands))
+        if FORBIDDEN.match(mnemonic) and not mnemonic.startswith("ret"):
+            return path, f"{mnemonic} {operands} at {address:x}"
+        if mnemonic.startswith("ret"):
+            return path, None
+        if mnemonic.startswith("j"):
+            target = re.match(r"([0-9a-f]+)", operands)
+            if mnemonic == "jmp":
+                return path, f"a jump at {address:x}: the hit path does not end in a return"
+            if target and int(target[1], 16) <= address:
+                return path, f"a jump backwards at {address:x}"
+        if re.search(r"%rsp", operands):
+            return path, f"the stack is used at {address:x}"
+    return path, "no return within 512 bytes"
+
+
+def main():
+    if platform.machine() != "x86_64":
+        print("skipped: gates: the shape is known for x86-64 alone\n0 passed, 0 failed, 1 skipped")
+        return 0
+    addresses = entries()
+    failed = 0
+    for name, most in MOST.items():
+        path, complaint = hit_path(addresses[name])
+        if complaint is None and len(path) > most:
+            complaint = f"{len(path)} instructions, {most} are enough"
+        if complaint is not None:
+            failed += 1
+            print(f"{name}: {complaint}")
+            for address, mnemonic, operands in path:
+                print(f"    {address:x} {mnemonic} {operands}")
+    print(f"{len(MOST) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

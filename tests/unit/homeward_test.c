@@ -1,0 +1,247 @@
+/*
+ * homeward_test.c - blocks of other threads' slabs: they wait in a batch, go home in bulk, and are not handed
+ * out by the thread that freed them; and the tags of words, which tell them from a thread's own.
+ *
+ * suite: limit 60 s
+ */
+#include "hakmem.h"
+#include "heap/front.h"
+#include "heap/heap.h"
+#include "heap/homeward.h"
+#include "heap/unified_cache.h"
+#include "meta/classes.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <pthread.h>
+
+#define BLOCKS         300u /* more than twice a batch */
+#define BATCH          128u
+#define HELD_BYTES_MAX ((size_t)64 * 1024)
+
+static void *blocks[BLOCKS];
+
+static void take_blocks(size_t bytes, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        blocks[i] = hak_malloc(bytes);
+        CHECK(blocks[i] != NULL);
+    }
+}
+
+static unsigned header_of(const void *block) {
+    struct block_place place = hak_place_of(block);
+    CHECK(place.is_exact);
+    return hak_atomic_load_relaxed(hak_place_header(&place));
+}
+
+static unsigned count_headers(unsigned value) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        count += header_of(blocks[i]) == value;
+    }
+    return count;
+}
+
+static void on_thread(void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* ---- the batch ---- */
+
+static void *free_some_and_look(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    for (unsigned i = 0; i < BATCH - 1; i++) {
+        hak_free(blocks[i]);
+    }
+    CHECK(heap->homeward.count == BATCH - 1);
+    CHECK(count_headers(HAK_HEADER_CACHED) == BATCH - 1);
+    CHECK(count_headers(HAK_HEADER_FREE) == 0);
+    hak_free(blocks[BATCH - 1]);
+    CHECK(heap->homeward.count == 0);
+    CHECK(count_headers(HAK_HEADER_FREE) == BATCH);
+    for (unsigned i = BATCH; i < BATCH + 5; i++) {
+        hak_free(blocks[i]);
+    }
+    CHECK(heap->homeward.count == 5);
+    return NULL;
+}
+
+static void foreign_blocks_go_home_in_bulk_and_at_exit(void **state) {
+    (void)state;
+    take_blocks(48, BLOCKS);
+    on_thread(free_some_and_look, NULL);
+    assert_int_equal(count_headers(HAK_HEADER_FREE), BATCH + 5);
+    for (unsigned i = BATCH + 5; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+static void *free_large_ones(void *bytes) {
+    struct heap *heap = hak_heap_attach();
+    size_t class_bytes = hak_class_block_bytes[hak_class_of(*(size_t *)bytes)];
+    unsigned fit = (unsigned)((HELD_BYTES_MAX + class_bytes - 1) / class_bytes);
+    for (unsigned i = 0; i < fit; i++) {
+        CHECK(heap->homeward.count == i);
+        hak_free(blocks[i]);
+    }
+    CHECK(heap->homeward.count == 0);
+    CHECK(heap->homeward.bytes == 0);
+    for (unsigned i = fit; i < 64; i++) {
+        hak_free(blocks[i]);
+    }
+    return NULL;
+}
+
+static void a_batch_holds_few_bytes_back(void **state) {
+    (void)state;
+    size_t sizes[] = {3000, 9000, 32768};
+    for (size_t i = 0; i < HAK_COUNT_OF(sizes); i++) {
+        take_blocks(sizes[i], 64);
+        on_thread(free_large_ones, &sizes[i]);
+    }
+}
+
+static void *free_a_few_and_trim(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < 7; i++) {
+        hak_free(blocks[i]);
+    }
+    CHECK(count_headers(HAK_HEADER_CACHED) == 7);
+    (void)hak_trim(0);
+    CHECK(count_headers(HAK_HEADER_CACHED) == 0);
+    return NULL;
+}
+
+static void a_trim_sends_a_batch_home(void **state) {
+    (void)state;
+    take_blocks(80, BLOCKS);
+    on_thread(free_a_few_and_trim, NULL);
+    for (unsigned i = 7; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* ---- who gets a block ---- */
+
+static void *free_one_and_allocate(void *foreign) {
+    enum { OWN = 400 };
+    static void *own[OWN];
+    for (unsigned i = 0; i < OWN; i++) { /* makes the class hot here */
+        own[i] = hak_malloc(96);
+    }
+    for (unsigned i = 0; i < OWN; i++) {
+        hak_free(own[i]);
+    }
+    hak_free(foreign);
+    for (unsigned i = 0; i < OWN; i++) {
+        own[i] = hak_malloc(96);
+        CHECK(own[i] != foreign);
+    }
+    for (unsigned i = 0; i < OWN; i++) {
+        hak_free(own[i]);
+    }
+    return NULL;
+}
+
+/* Passive false sharing: what a stranger frees is not what it gets next. */
+static void a_foreign_block_is_not_handed_out_where_it_was_freed(void **state) {
+    (void)state;
+    take_blocks(96, BLOCKS);
+    on_thread(free_one_and_allocate, blocks[0]);
+    for (unsigned i = 1; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* Classes whose slabs have several units: whatever unit a block is in, its own thread gets it back at once.
+ */
+static void own_blocks_of_any_unit_are_handed_out_again_at_once(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        CHECK(hak_cache_make_hot(hak_heap_attach(), c, 0));
+        size_t bytes = hak_class_block_bytes[c];
+        take_blocks(bytes, 32);
+        for (unsigned i = 0; i < 32; i++) {
+            void *again[2];
+            hak_free(blocks[i]);
+            again[0] = hak_malloc(bytes);
+            assert_ptr_equal(again[0], blocks[i]);
+        }
+        for (unsigned i = 0; i < 32; i++) {
+            hak_free(blocks[i]);
+        }
+        hak_trim(0);
+    }
+}
+
+/* ---- tags ---- */
+
+static void *take_and_exit(void *unused) {
+    (void)unused;
+    take_blocks(1792, 10);
+    return NULL;
+}
+
+static void *adopt_and_free(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    void *mine = hak_malloc(1792);
+    CHECK(hak_slab_of_block(mine) == hak_slab_of_block(blocks[0]));
+    CHECK(hak_word_has_tag_of(hak_registry_word(mine), hak_word_low_of_heap(heap->id)));
+    hak_free(mine);
+    for (unsigned i = 0; i < 10; i++) { /* they were another thread's, their slab is this one's */
+        hak_free(blocks[i]);
+    }
+    CHECK(heap->homeward.count == 0);
+    return NULL;
+}
+
+static void *hold_a_heap(void *barrier) {
+    (void)hak_heap_attach();
+    (void)pthread_barrier_wait(barrier);
+    (void)pthread_barrier_wait(barrier);
+    return NULL;
+}
+
+/* The heap of the thread that exited is taken by one that only waits, so that the adopter has another. */
+static void an_adopted_slab_is_tagged_anew(void **state) {
+    (void)state;
+    pthread_barrier_t barrier;
+    pthread_t holder;
+    on_thread(take_and_exit, NULL);
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&holder, NULL, hold_a_heap, &barrier), 0);
+    (void)pthread_barrier_wait(&barrier);
+    on_thread(adopt_and_free, NULL);
+    (void)pthread_barrier_wait(&barrier);
+    assert_int_equal(pthread_join(holder, NULL), 0);
+}
+
+static void without_a_heap_no_block_is_ones_own(void **state) {
+    (void)state;
+    for (uint32_t heap_id = 0; heap_id < 1000; heap_id++) {
+        for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+            hak_word word = hak_word_for_slab(c, 0, NULL, heap_id);
+            assert_int_equal((uint16_t)word - hak_word_low_of_heap(heap_id), c);
+            assert_true((uint16_t)word - HAK_LOW_OF_NO_HEAP >= HAK_CLASS_COUNT);
+        }
+    }
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(foreign_blocks_go_home_in_bulk_and_at_exit),
+        TEST(a_batch_holds_few_bytes_back),
+        TEST(a_trim_sends_a_batch_home),
+        TEST(a_foreign_block_is_not_handed_out_where_it_was_freed),
+        TEST(own_blocks_of_any_unit_are_handed_out_again_at_once),
+        TEST(an_adopted_slab_is_tagged_anew),
+        TEST(without_a_heap_no_block_is_ones_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
