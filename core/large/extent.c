@@ -30,6 +30,12 @@ static bool is_empty(const struct hak_extent *extent) {
     return extent->free_pages == extent->pages;
 }
 
+/* Nodes lie in the record at the index that their page says. */
+static struct hak_extent *extent_of(struct hak_run_node *node) {
+    struct hak_run_node *first = node - node->page / 2u;
+    return (struct hak_extent *)((char *)first - offsetof(struct hak_extent, nodes));
+}
+
 /* ---- free runs: the only places where the indexes and the count of empty extents change ---- */
 
 static void link_free(struct hak_extent *extent, unsigned page, unsigned pages) {
@@ -129,7 +135,8 @@ void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, boo
 }
 
 bool hak_extent_is_surplus(const struct hak_extent *extent) {
-    return is_empty(extent) && empty_extents > 1;
+    bool is_worth_keeping = extent->dirty_pages >= extent->pages / 2 && !hak_retain_is_over();
+    return is_empty(extent) && empty_extents > 1 && !is_worth_keeping;
 }
 
 struct hak_extent *hak_extent_find_empty(void) {
@@ -141,6 +148,12 @@ struct hak_extent *hak_extent_find_empty(void) {
         extent = extent->all_next;
     }
     return extent;
+}
+
+struct hak_extent *hak_extent_dirty_surplus(void) {
+    struct hak_run_node *node = hak_run_index_longest(&dirty_runs);
+    struct hak_extent *extent = node == NULL ? NULL : extent_of(node);
+    return extent != NULL && is_empty(extent) && empty_extents > 1 ? extent : NULL;
 }
 
 /* The word that a unit gets when its extent goes: what was freed there, or nothing. */
@@ -176,20 +189,10 @@ struct superslab *hak_extent_close(struct hak_extent *extent, bool *is_zero) {
 
 /* ---- live runs ---- */
 
-/* The shorter of both indexes' best fits; of equals the dirty one, whose pages need no fault. */
+/* The dirty index's best fit, whose pages need no fault; only without one a clean run. */
 static struct hak_run_node *best_fit(unsigned pages) {
     struct hak_run_node *dirty = hak_run_index_best(&dirty_runs, pages);
-    struct hak_run_node *clean = hak_run_index_best(&clean_runs, pages);
-    if (dirty == NULL || clean == NULL) {
-        return dirty != NULL ? dirty : clean;
-    }
-    return dirty->pages <= clean->pages ? dirty : clean;
-}
-
-/* Nodes lie in the record at the index that their page says. */
-static struct hak_extent *extent_of(struct hak_run_node *node) {
-    struct hak_run_node *first = node - node->page / 2u;
-    return (struct hak_extent *)((char *)first - offsetof(struct hak_extent, nodes));
+    return dirty != NULL ? dirty : hak_run_index_best(&clean_runs, pages);
 }
 
 static void pages_to_live(struct hak_extent *extent, unsigned page, unsigned pages) {

@@ -88,8 +88,14 @@ void hak_extent_moved_to_free(struct hak_extent *extent, unsigned page);
 bool hak_extent_hold_dirtiest(struct hak_run *run);
 void hak_extent_purged_to_free(const struct hak_run *run, bool is_zero);
 
-/* True when every page is free and another extent is empty already: one is kept against to and fro. */
+/*
+ * True when every page is free, another extent is empty already (one is kept against to and fro), and this
+ * one has few dirty pages or more than may stay.
+ */
 bool hak_extent_is_surplus(const struct hak_extent *extent);
+
+/* An empty extent that is dirty and not the only empty one, or NULL. */
+struct hak_extent *hak_extent_dirty_surplus(void);
 
 /* An empty extent, or NULL. */
 struct hak_extent *hak_extent_find_empty(void);

@@ -32,27 +32,27 @@ static bool alloc_run(size_t bytes, size_t align, struct fresh *fresh) {
     return true;
 }
 
-static bool alloc_mapped(size_t bytes, size_t align, struct fresh *fresh) {
+static bool alloc_mapped(size_t bytes, size_t align, bool to_be_zeroed, struct fresh *fresh) {
     fresh->is_run = false;
-    fresh->block = hak_mapped_alloc(bytes, align, &fresh->dirty_bytes);
+    fresh->block = hak_mapped_alloc(bytes, align, to_be_zeroed, &fresh->dirty_bytes);
     return fresh->block != NULL;
 }
 
 /* What the size asks for first; when that cannot be had, the other kind. False: out of memory. */
-static bool alloc_fresh(size_t bytes, size_t align, struct fresh *fresh) {
+static bool alloc_fresh(size_t bytes, size_t align, bool to_be_zeroed, struct fresh *fresh) {
     if (bytes > HAK_BLOCK_BYTES_MAX) {
         return false;
     }
     /* relaxed: any value stored meanwhile is a right one */
     if (bytes < hak_atomic_load_relaxed(&hak_large_map_threshold)) {
-        return alloc_run(bytes, align, fresh) || alloc_mapped(bytes, align, fresh);
+        return alloc_run(bytes, align, fresh) || alloc_mapped(bytes, align, to_be_zeroed, fresh);
     }
-    return alloc_mapped(bytes, align, fresh) || alloc_run(bytes, align, fresh);
+    return alloc_mapped(bytes, align, to_be_zeroed, fresh) || alloc_run(bytes, align, fresh);
 }
 
 void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
     struct fresh fresh;
-    if (!alloc_fresh(bytes, align, &fresh)) {
+    if (!alloc_fresh(bytes, align, false, &fresh)) {
         return NULL;
     }
     *is_zero = fresh.is_run ? fresh.run.dirty_pages == 0 : fresh.dirty_bytes == 0;
@@ -61,7 +61,7 @@ void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
 
 void *hak_large_calloc(size_t bytes) {
     struct fresh fresh;
-    if (!alloc_fresh(bytes, HAK_ALIGN_BYTES, &fresh)) {
+    if (!alloc_fresh(bytes, HAK_ALIGN_BYTES, true, &fresh)) {
         return NULL;
     }
     if (fresh.is_run) {

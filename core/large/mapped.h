@@ -11,9 +11,10 @@
 
 /*
  * Returns a live block of at least `bytes` bytes (1 to HAK_BLOCK_BYTES_MAX) at `align`, or NULL when out of
- * memory. Its bytes from *dirty_bytes on are known to be zero.
+ * memory. Its bytes from *dirty_bytes on are known to be zero. to_be_zeroed: that is to be the case for all
+ * of them, so few dirty ones are better than few new ones.
  */
-void *hak_mapped_alloc(size_t bytes, size_t align, size_t *dirty_bytes);
+void *hak_mapped_alloc(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_bytes);
 
 /* Frees the live block of the record that starts exactly at `p`; false when there is none. */
 bool hak_mapped_free(struct hak_mapping *mapping, const void *p);

@@ -38,6 +38,7 @@ static void put_spare(struct hak_mapping *mapping) {
     mapping->base = 0;
     mapping->bytes = 0;
     mapping->dirty_bytes = 0;
+    mapping->seams.count = 0;
     mapping->state = HAK_MAPPING_SPARE;
     mapping->older = spare_mappings;
     spare_mappings = mapping;
@@ -120,6 +121,7 @@ static void join_after(struct hak_mapping *mapping) {
     if (after->dirty_bytes != 0) {
         mapping->dirty_bytes = mapping->bytes + after->dirty_bytes;
     }
+    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
     mapping->bytes += after->bytes;
     mapping->after = after->after;
     if (mapping->after != NULL) {
@@ -216,11 +218,21 @@ struct hak_mapping *hak_mapping_best_fit(size_t bytes, size_t align) {
     return best;
 }
 
-struct hak_mapping *hak_mapping_best_to_extend(size_t bytes) {
+/* Whether `m` gives `bytes` bytes of pages better than `best` does: with least left over, else most of them.
+ */
+static bool gives_better(const struct hak_mapping *m, const struct hak_mapping *best, size_t bytes) {
+    if (best == NULL) {
+        return true;
+    }
+    return best->dirty_bytes < bytes ? m->dirty_bytes > best->dirty_bytes
+                                     : m->dirty_bytes >= bytes && m->dirty_bytes < best->dirty_bytes;
+}
+
+struct hak_mapping *hak_mapping_best_to_gather(size_t bytes, size_t dirty_min_bytes, unsigned seams_max) {
     struct hak_mapping *best = NULL;
     for (struct hak_mapping *m = newest_kept; m != NULL; m = m->older) {
-        bool helps = m->bytes < bytes && m->dirty_bytes >= bytes / 2;
-        if (helps && (best == NULL || m->dirty_bytes > best->dirty_bytes)) {
+        bool helps = m->dirty_bytes >= dirty_min_bytes && m->seams.count <= seams_max;
+        if (helps && gives_better(m, best, bytes)) {
             best = m;
         }
     }
@@ -266,6 +278,7 @@ bool hak_mapping_cut(struct hak_mapping *mapping, size_t bytes) {
     bool is_live = mapping->state == HAK_MAPPING_LIVE;
     rest->base = mapping->base + bytes;
     rest->bytes = mapping->bytes - bytes;
+    hak_seams_cut(&mapping->seams, bytes, &rest->seams);
     if (is_live) {
         rest->dirty_bytes = rest->bytes;
         hak_mapping_resize_live(mapping, bytes);
@@ -293,6 +306,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     unlink_kept(after);
     if (!hak_mapping_is_worth_cutting(bytes, after->bytes - more_bytes) ||
         !may_start(after->base + more_bytes, after)) {
+        hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
         hak_mapping_resize_live(mapping, mapping->bytes + after->bytes);
         mapping->after = after->after;
         if (mapping->after != NULL) {
@@ -303,6 +317,10 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
         put_spare(after);
         return true;
     }
+    struct hak_seams rest;
+    hak_seams_cut(&after->seams, more_bytes, &rest);
+    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
+    after->seams = rest;
     hak_mapping_resize_live(mapping, bytes);
     after->base += more_bytes;
     after->bytes -= more_bytes;
@@ -320,6 +338,12 @@ static const char *fault_of(const struct hak_mapping *m) {
     }
     if ((m->before != NULL && m->before->after != m) || (m->after != NULL && m->after->before != m)) {
         return "mapping: neighbours disagree";
+    }
+    for (unsigned i = 0; i < m->seams.count; i++) {
+        bool rises = i == 0 || m->seams.units[i - 1] < m->seams.units[i];
+        if (!rises || (size_t)m->seams.units[i] << HAK_UNIT_SHIFT >= m->bytes) {
+            return "mapping: its seams do not lie within it in order";
+        }
     }
     if (is_live && hak_registry_word((void *)m->base) != hak_word_for_record(HAK_KIND_MAPPED, m)) {
         return "mapping: a live block without its word";

@@ -1,16 +1,18 @@
 /*
  * mapping.h - mappings: pieces of address space of whole units, each a live block or kept free for reuse.
  *
- * A piece lies in one kernel mapping, alone or beside pieces that were cut from it ("neighbours"; only these
- * are ever joined, so that a block can always be moved by mremap). Records are out of band and type-stable.
- * Every function here needs hak_large_lock; none makes a system call. While a thread makes one for a piece,
- * the piece is in transit: its record is that thread's alone. A registry word of kind MAPPED stands for the
- * first unit of exactly the live pieces; a freed one leaves a LARGE_FREED mark there.
+ * A piece lies in one kernel mapping, or in several whose seams it knows, alone or beside pieces that were
+ * cut from the same ("neighbours"; only these are ever joined, so that a block can always be moved by
+ * mremap). Neighbours together have no more seams than one piece may. Records are out of band and
+ * type-stable. Every function here needs hak_large_lock; none makes a system call. While a thread makes one
+ * for a piece, the piece is in transit: its record is that thread's alone. A registry word of kind MAPPED
+ * stands for the first unit of exactly the live pieces; a freed one leaves a LARGE_FREED mark there.
  */
 #ifndef HAK_LARGE_MAPPING_H
 #define HAK_LARGE_MAPPING_H
 
 #include "base/config.h"
+#include "large/seams.h"
 #include "meta/registry.h"
 
 enum hak_mapping_state {
@@ -29,6 +31,7 @@ struct hak_mapping {
     size_t bytes;
     size_t dirty_bytes; /* the bytes from here on are known to be zero, while the piece is free */
     enum hak_mapping_state state;
+    struct hak_seams seams;     /* all kernel mappings but the first start here */
     struct hak_mapping *before; /* neighbours in the same kernel mapping */
     struct hak_mapping *after;
     struct hak_mapping *newer; /* kept list; spare list (older alone) */
@@ -59,7 +62,7 @@ HAK_INLINE size_t hak_mapping_round(size_t bytes) {
 }
 
 /* Memory that is the caller's becomes a live block: stores its word. The registry is prepared for
- * the first unit. */
+ * the first unit. The record's seams are those of the memory already. */
 void hak_mapping_transit_to_live(struct hak_mapping *mapping, void *base, size_t bytes);
 
 /* The block is about to be moved: its word becomes a mark, it has no neighbours any more. */
@@ -76,8 +79,11 @@ void hak_mapping_transit_to_spare(struct hak_mapping *mapping);
 /* The kept piece that serves `bytes` at `align` with least left over, or NULL. */
 struct hak_mapping *hak_mapping_best_fit(size_t bytes, size_t align);
 
-/* The longest kept piece too short for `bytes`, if it holds at least half of that in pages; or NULL. */
-struct hak_mapping *hak_mapping_best_to_extend(size_t bytes);
+/*
+ * The kept piece to gather pages from for `bytes` bytes: the one with least more of them than that, else with
+ * most. NULL when none has `dirty_min_bytes` or all have more than `seams_max` seams.
+ */
+struct hak_mapping *hak_mapping_best_to_gather(size_t bytes, size_t dirty_min_bytes, unsigned seams_max);
 
 /* The live piece that contains `p`, or NULL. Goes through all records. */
 struct hak_mapping *hak_mapping_around(const void *p);

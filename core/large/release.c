@@ -11,9 +11,10 @@
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
 
-/* What a step gives back: the end of a mapping, or the dirty part of a run. */
+/* What a step gives back: the end of a mapping, the dirty part of a run, or a closed extent's SuperSlab. */
 struct step {
-    struct hak_mapping *mapping; /* NULL: the run */
+    struct hak_mapping *mapping; /* NULL: the SuperSlab or the run */
+    struct superslab *superslab; /* NULL: the run */
     struct hak_run run;
     uintptr_t start;
     size_t bytes;
@@ -39,13 +40,21 @@ static void pick_mapping(struct step *step, struct hak_mapping *mapping, size_t 
 
 static bool pick_run(struct step *step) {
     size_t page_bytes = hak_os_page_bytes();
+    struct hak_extent *surplus = hak_extent_dirty_surplus();
+    step->mapping = NULL;
+    step->superslab = NULL;
+    if (surplus != NULL) {
+        bool is_zero;
+        step->bytes = surplus->dirty_pages * page_bytes;
+        step->superslab = hak_extent_close(surplus, &is_zero);
+        return true;
+    }
     if (!hak_extent_hold_dirtiest(&step->run)) {
         return false;
     }
     const struct hak_run *run = &step->run;
     unsigned first = hak_page_map_find(&run->dirty, 0, HAK_EXTENT_PAGES_MAX, true);
     unsigned end = hak_page_map_last_end(&run->dirty, 0, HAK_EXTENT_PAGES_MAX);
-    step->mapping = NULL;
     step->start = (uintptr_t)hak_extent_address(run->extent, first, page_bytes);
     step->bytes = (end - first) * page_bytes;
     return true;
@@ -80,6 +89,10 @@ static bool pick_excess(struct step *step, uint64_t now_ms) {
 
 /* No lock. Unmapping part of a mapping fails when the kernel's limit of maps is reached; purging does not. */
 static enum outcome carry_out(const struct step *step) {
+    if (step->mapping == NULL && step->superslab != NULL) {
+        hak_superslab_give_whole(step->superslab, false);
+        return UNMAPPED;
+    }
     if (step->mapping != NULL && hak_os_unmap((void *)step->start, step->bytes) == 0) {
         return UNMAPPED;
     }
@@ -99,6 +112,8 @@ static size_t settle_mapping(const struct step *step, enum outcome outcome) {
         return given_bytes;
     }
     if (outcome == UNMAPPED) {
+        struct hak_seams gone;
+        hak_seams_cut(&mapping->seams, left_bytes, &gone);
         mapping->bytes = left_bytes;
         hak_mapping_sever_after(mapping);
     }
@@ -111,6 +126,8 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
     size_t given_bytes = 0;
     if (step->mapping != NULL) {
         given_bytes = settle_mapping(step, outcome);
+    } else if (step->superslab != NULL) {
+        given_bytes = step->bytes;
     } else {
         bool is_zero = outcome == PURGED;
         given_bytes = is_zero ? step->run.dirty_pages * hak_os_page_bytes() : 0;

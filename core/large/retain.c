@@ -10,6 +10,9 @@
 /* Without an operation for this many steps of ageing, everything that was raised has been idle. */
 #define IDLE_STEPS_MAX 4u
 
+/* A cycle is proved once one part in so many of what was given back has been fetched again. */
+#define PROOF_PARTS 3u
+
 /* Values of the policy that leave the floor to floor_bytes alone. */
 #define LIVE_SHIFT_NONE 63u
 #define PROOFS_NEVER    UINT_MAX
@@ -130,7 +133,7 @@ void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
         return;
     }
     hak_retain.fetched_bytes += bytes;
-    if (hak_retain.fetched_bytes < hak_retain.returned_bytes / 2) {
+    if (hak_retain.fetched_bytes < hak_retain.returned_bytes / PROOF_PARTS) {
         return;
     }
     if (++hak_retain.proofs >= hak_large_policy.proof_count) {

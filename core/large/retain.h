@@ -3,7 +3,7 @@
  *
  * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
  * within the floor: a few MiB plus a fraction of what is live. The floor rises by the size of a cycle that
- * has been proved: three times running, at least half of what was given back was fetched again within a
+ * has been proved: three times running, at least a third of what was given back was fetched again within a
  * second. It rises by HAKMEM_RETAIN_MB at most, and falls as memory lies unused for whole seconds. Counts and
  * decides, frees nothing itself (release.c does). All state is under hak_large_lock.
  */

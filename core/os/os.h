@@ -63,6 +63,12 @@ int hak_os_populate(void *address, size_t bytes);
  */
 int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes);
 
+/*
+ * Slow. The same for part of a mapping and without a change of length; the old range stays mapped and reads
+ * as zeros. EINVAL where the kernel (before 5.7) cannot.
+ */
+int hak_os_move_pages(void *address, size_t bytes, void *target);
+
 /* Slow. Makes a mapping longer or shorter without moving it; ENOMEM when the room behind it is taken. */
 int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes);
 

@@ -203,6 +203,12 @@ int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes)
     return error;
 }
 
+int hak_os_move_pages(void *address, size_t bytes, void *target) {
+    void *moved;
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    return remap(address, bytes, bytes, flags, target, &moved);
+}
+
 int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes) {
     void *same;
     int error = remap(address, old_bytes, new_bytes, 0, NULL, &same);

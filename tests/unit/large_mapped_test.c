@@ -394,6 +394,7 @@ static void calloc_of_a_fresh_mapping_touches_none_of_it(void **state) {
 static void doubling_64_mib_moves_pages_and_faults_none(void **state) {
     (void)state;
     for (size_t bytes = MIB; bytes <= 64 * MIB; bytes *= 2) {
+        start_clean(NULL);
         char *wall = must_alloc(MIB);
         char *p = must_alloc(bytes);
         pattern_mark(p, bytes, bytes);

@@ -1,0 +1,127 @@
+/*
+ * gather.c - see gather.h.
+ */
+#include "large/gather.h"
+#include "base/assert.h"
+#include "large/mapping_records.h"
+#include "large/move.h"
+#include "large/retain.h"
+#include "os/os.h"
+
+/* With the seams of the parts (seams.h) the bound of the calls that one allocation makes. */
+#define PARTS_MAX 12u
+
+/* The pieces that the block is made of, in transit; in the order of their place in it. */
+struct gathering {
+    struct hak_mapping *parts[PARTS_MAX];
+    unsigned count;
+    unsigned seams;    /* that the block will have at most */
+    size_t part_bytes; /* of all parts */
+    size_t dirty_bytes;
+};
+
+/* Lock held. A piece that is longer than what is missing is cut. */
+static void take_part(struct gathering *g, struct hak_mapping *part, size_t missing_bytes) {
+    hak_mapping_kept_to_transit(part);
+    if (part->bytes > missing_bytes && !hak_mapping_cut(part, missing_bytes)) {
+        hak_mapping_transit_to_kept(part);
+        return;
+    }
+    g->parts[g->count++] = part;
+    g->seams += part->seams.count + 1;
+    g->part_bytes += part->bytes;
+    g->dirty_bytes += part->dirty_bytes;
+}
+
+/* Lock held. Ends when nothing is missing, nothing fits, or a piece could not be cut. */
+static void take_parts(struct gathering *g, size_t bytes, size_t part_min_bytes) {
+    for (unsigned count = 0; count == g->count && count < PARTS_MAX && g->seams < HAK_SEAMS_MAX; count++) {
+        size_t missing_bytes = bytes - g->part_bytes;
+        size_t min_bytes = missing_bytes < part_min_bytes ? missing_bytes : part_min_bytes;
+        struct hak_mapping *part = NULL;
+        if (missing_bytes != 0) {
+            part = hak_mapping_best_to_gather(missing_bytes, min_bytes, HAK_SEAMS_MAX - 1 - g->seams);
+        }
+        if (part == NULL) {
+            return;
+        }
+        take_part(g, part, missing_bytes);
+    }
+}
+
+static void put_back(const struct gathering *g) {
+    hak_lock_acquire(&hak_large_lock);
+    for (unsigned i = 0; i < g->count; i++) {
+        hak_mapping_transit_to_kept(g->parts[i]);
+    }
+    hak_lock_release(&hak_large_lock);
+}
+
+/* No lock. Brings the parts to `target`; false: it is good for nothing. */
+static bool fill(const struct gathering *g, char *target, size_t bytes) {
+    size_t offset = 0;
+    bool is_whole = true;
+    for (unsigned i = 0; i < g->count; i++) {
+        struct hak_mapping *part = g->parts[i];
+        is_whole =
+            hak_move_free_pages((void *)part->base, part->bytes, &part->seams, target + offset) && is_whole;
+        offset += part->bytes;
+    }
+    return is_whole && (offset == bytes || hak_os_allow(target + offset, bytes - offset) == 0);
+}
+
+/* Lock held. The first part's record becomes the block's, with all seams; the others become spare. */
+static void join_records(const struct gathering *g, size_t bytes, size_t *dirty_bytes) {
+    struct hak_mapping *first = g->parts[0];
+    size_t offset = 0;
+    for (unsigned i = 0; i < g->count; i++) {
+        struct hak_mapping *part = g->parts[i];
+        if (part->dirty_bytes != 0) {
+            *dirty_bytes = offset + part->dirty_bytes;
+        }
+        size_t part_bytes = part->bytes;
+        if (i != 0) {
+            hak_seams_add(&first->seams, offset);
+            hak_seams_append_inner(&first->seams, &part->seams, offset);
+            hak_mapping_transit_to_spare(part);
+        }
+        offset += part_bytes;
+    }
+    if (offset != bytes) {
+        hak_seams_add(&first->seams, offset);
+    }
+    hak_mapping_sever(first);
+}
+
+/* The target is lost, and with it what came there; the records are spare. */
+static void give_up(const struct gathering *g, void *target, size_t bytes) {
+    (void)hak_os_unmap(target, bytes);
+    for (unsigned i = 0; i < g->count; i++) {
+        hak_mapping_drop_record(g->parts[i]);
+    }
+}
+
+void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirty_bytes, uint64_t now_ms) {
+    struct gathering g = {.count = 0};
+    hak_mapping_lock_with_spare();
+    take_parts(&g, bytes, part_min_bytes);
+    hak_lock_release(&hak_large_lock);
+    if (g.count == 0) {
+        return NULL;
+    }
+    void *target = hak_move_reserve((void *)g.parts[0]->base, bytes, align, 0);
+    if (target == NULL) {
+        put_back(&g);
+        return NULL;
+    }
+    if (!fill(&g, target, bytes)) {
+        give_up(&g, target, bytes);
+        return NULL;
+    }
+    hak_lock_acquire(&hak_large_lock);
+    join_records(&g, bytes, dirty_bytes);
+    hak_retain_fetched(bytes - g.dirty_bytes, now_ms);
+    hak_mapping_transit_to_live(g.parts[0], target, bytes);
+    hak_lock_release(&hak_large_lock);
+    return target;
+}

@@ -1,0 +1,31 @@
+/*
+ * move.h - moves the pages of a piece of address space to where it can be longer.
+ *
+ * Knows addresses, lengths and seams, not records. Makes system calls: no lock held. Any thread.
+ */
+#ifndef HAK_LARGE_MOVE_H
+#define HAK_LARGE_MOVE_H
+
+#include "large/seams.h"
+
+/*
+ * Reserves `bytes` bytes at a multiple of `align` for the pages at `from` to move to, with the registry leaf
+ * of its start. Long ranges get `from`'s offset in 2 MiB. Room for `slack_bytes` behind is made sure of too,
+ * so that a block can grow in place for a while. NULL when it cannot be had.
+ */
+void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slack_bytes);
+
+/*
+ * Moves a piece to a new place, where it is `new_bytes` long at a multiple of `align`, its seams where they
+ * were. Returns its address, or NULL with everything as it was.
+ */
+void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams, size_t new_bytes,
+                     size_t align, size_t slack_bytes);
+
+/*
+ * Moves `bytes` bytes of free pages to `target`, part of a reserved range. False when not all of them came:
+ * what did not is unmapped, or purged and its address space lost.
+ */
+bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target);
+
+#endif
