@@ -23,6 +23,8 @@
 /* *expected is updated with the value found when the swap does not happen. */
 #define hak_atomic_cas_acquire(p, expected, v)                                                               \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acquire, memory_order_relaxed)
+#define hak_atomic_cas_release(p, expected, v)                                                               \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_release, memory_order_relaxed)
 #define hak_atomic_cas_relaxed(p, expected, v)                                                               \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed, memory_order_relaxed)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                          \

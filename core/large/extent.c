@@ -26,6 +26,20 @@ static void forget_freed(struct hak_extent *extent, unsigned page, unsigned end)
     }
 }
 
+static void set_handed(struct hak_extent *extent, unsigned page, unsigned pages) {
+    /* relaxed: the run's owner stores it; the program orders that before a free in another thread */
+    hak_atomic_store_relaxed(&extent->handed_pages[page], (uint16_t)pages);
+}
+
+bool hak_extent_is_handed(const struct hak_extent *extent, unsigned page) {
+    return hak_atomic_load_relaxed(&extent->handed_pages[page]) != 0; /* relaxed: as in set_handed() */
+}
+
+bool hak_extent_claim(struct hak_extent *extent, unsigned page) {
+    /* relaxed: only which of two frees came first matters */
+    return hak_atomic_exchange_relaxed(&extent->handed_pages[page], (uint16_t)0) != 0;
+}
+
 static bool is_empty(const struct hak_extent *extent) {
     return extent->free_pages == extent->pages;
 }
@@ -198,6 +212,7 @@ static struct hak_run_node *best_fit(unsigned pages) {
 static void pages_to_live(struct hak_extent *extent, unsigned page, unsigned pages) {
     set_tags(extent, page, pages);
     hak_page_map_set_one(&extent->live_starts, page);
+    set_handed(extent, page, pages);
     forget_freed(extent, page, page + pages);
     unused_pages -= pages;
     hak_retain_add_live(pages * hak_os_page_bytes());
@@ -231,7 +246,8 @@ unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p) {
         return HAK_NO_PAGE;
     }
     unsigned page = (unsigned)(offset / page_bytes);
-    return hak_page_map_test(&extent->live_starts, page) ? page : HAK_NO_PAGE;
+    bool is_live = hak_page_map_test(&extent->live_starts, page) && hak_extent_is_handed(extent, page);
+    return is_live ? page : HAK_NO_PAGE;
 }
 
 size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void *p) {
@@ -242,7 +258,8 @@ size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void 
     }
     unsigned page = (unsigned)(offset / page_bytes);
     unsigned start = hak_page_map_last_end(&extent->live_starts, 0, page + 1);
-    if (start == 0 || page >= start - 1 + extent->run_pages[start - 1]) {
+    if (start == 0 || page >= start - 1 + extent->run_pages[start - 1] ||
+        !hak_extent_is_handed(extent, start - 1)) {
         return 0;
     }
     return extent->run_pages[start - 1] * page_bytes;
@@ -254,7 +271,9 @@ size_t hak_extent_freed_bytes_at(const struct hak_extent *extent, const void *p)
     if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
         return 0;
     }
-    return extent->freed_pages[offset / page_bytes] * page_bytes;
+    unsigned page = (unsigned)(offset / page_bytes);
+    bool is_parked = hak_page_map_test(&extent->live_starts, page) && !hak_extent_is_handed(extent, page);
+    return (is_parked ? extent->run_pages[page] : extent->freed_pages[page]) * page_bytes;
 }
 
 /* live -> no state; returns the length. The start is remembered as freed. */
@@ -262,6 +281,7 @@ static unsigned live_to_none(struct hak_extent *extent, unsigned page) {
     unsigned pages = extent->run_pages[page];
     HAK_ASSERT(hak_page_map_test(&extent->live_starts, page));
     hak_page_map_clear_one(&extent->live_starts, page);
+    set_handed(extent, page, 0);
     extent->freed_pages[page] = (uint16_t)pages;
     unused_pages += pages;
     hak_retain_remove_live(pages * hak_os_page_bytes());
@@ -281,6 +301,7 @@ void hak_extent_shrink(struct hak_extent *extent, unsigned page, unsigned pages)
     hak_retain_add_live(pages * page_bytes);
     unused_pages += tail_pages;
     set_tags(extent, page, pages);
+    set_handed(extent, page, pages);
     make_dirty(extent, page + pages, tail_pages);
     join_free(extent, page + pages, tail_pages);
 }
@@ -362,17 +383,28 @@ size_t hak_extent_check_indexes(const char **why) {
     return hak_run_index_check(&dirty_runs, true, why) + hak_run_index_check(&clean_runs, false, why);
 }
 
-void hak_extent_free_held(void) {
+/* Frees the run that starts at `page` if nobody has it. */
+static void free_stray(struct hak_extent *extent, unsigned page) {
+    unsigned pages = extent->run_pages[page];
+    if (hak_page_map_test(&extent->live_starts, page)) {
+        if (!hak_extent_is_handed(extent, page)) {
+            hak_extent_live_to_free(extent, page);
+        }
+    } else if (!hak_page_map_test(&extent->free_ends, page)) {
+        make_dirty(extent, page, pages);
+        held_to_free(extent, page, pages);
+    }
+}
+
+void hak_extent_free_strays(void) {
     for (struct hak_extent *extent = all_extents; extent != NULL; extent = extent->all_next) {
-        for (unsigned page = 0; extent->base != 0 && extent->held_pages != 0 && page < extent->pages;) {
-            unsigned pages = extent->run_pages[page];
-            bool is_held = !hak_page_map_test(&extent->live_starts, page) &&
-                           !hak_page_map_test(&extent->free_ends, page);
-            if (is_held) {
-                make_dirty(extent, page, pages);
-                held_to_free(extent, page, pages);
+        for (unsigned page = 0; extent->base != 0 && page < extent->pages;) {
+            unsigned next = page + extent->run_pages[page];
+            if (next < extent->pages && hak_page_map_test(&extent->free_ends, next)) {
+                next += extent->run_pages[next]; /* it may be joined with what is freed */
             }
-            page += pages;
+            free_stray(extent, page);
+            page = next;
         }
     }
 }

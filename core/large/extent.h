@@ -10,6 +10,7 @@
 #ifndef HAK_LARGE_EXTENT_H
 #define HAK_LARGE_EXTENT_H
 
+#include "base/atomic.h"
 #include "large/page_map.h"
 #include "large/run_index.h"
 #include "meta/registry.h"
@@ -34,6 +35,12 @@ struct hak_extent {
     struct hak_page_map dirty;                  /* free pages that may hold something */
     uint16_t run_pages[HAK_EXTENT_PAGES_MAX];   /* length, at the first and the last page of each run */
     uint16_t freed_pages[HAK_EXTENT_PAGES_MAX]; /* length of the free block that last started here; or 0 */
+    /*
+     * Atomic: length of the live run that starts here while it is the program's; 0 while it is parked, on its
+     * way to or from there (parked.h), and where none starts. A free swaps it for 0, with or without the
+     * lock.
+     */
+    _Atomic uint16_t handed_pages[HAK_EXTENT_PAGES_MAX];
     /* Two free runs never touch, so of pages 2i and 2i+1 at most one starts a free run. */
     struct hak_run_node nodes[HAK_EXTENT_PAGES_MAX / 2];
 };
@@ -63,10 +70,17 @@ void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, boo
  */
 bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
 
-/* The first page of the live run that starts exactly at `p`; HAK_NO_PAGE when none does. */
+/* The first page of the run of the program's that starts exactly at `p`; HAK_NO_PAGE when none does. */
 unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p);
 
-/* Bytes of the live run that contains `p`, 0 when it is in none; and of the free block that started there. */
+/* Takes that run back from the program; false: another thread has done so. It is to be freed now. */
+bool hak_extent_claim(struct hak_extent *extent, unsigned page);
+
+/* Whether the live run that starts at `page` is the program's, not parked. */
+bool hak_extent_is_handed(const struct hak_extent *extent, unsigned page);
+
+/* Bytes of the run of the program's that contains `p`, 0 when it is in none; and of the free block that
+ * started there. */
 size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void *p);
 size_t hak_extent_freed_bytes_at(const struct hak_extent *extent, const void *p);
 
@@ -129,8 +143,11 @@ bool hak_extent_is_sound(const struct hak_extent *extent);
 /* Checks the indexes and returns how many free runs they hold; sets *why to what broke. */
 size_t hak_extent_check_indexes(const char **why);
 
-/* Every held run becomes free and dirty: for the child of a fork, where nobody works on them any more. */
-void hak_extent_free_held(void);
+/*
+ * Every held run becomes free and dirty, and every live one that is not the program's: for the child of a
+ * fork, where nobody works on them any more and nothing is parked.
+ */
+void hak_extent_free_strays(void);
 
 HAK_INLINE void *hak_extent_address(const struct hak_extent *extent, unsigned page, size_t page_bytes) {
     return (void *)(extent->base + page * page_bytes);

@@ -37,6 +37,13 @@ static const char *fault_of_run(const struct hak_extent *extent, unsigned page, 
     if (state == RUN_FREE && end < extent->pages && hak_page_map_test(&extent->free_ends, end)) {
         return "extent: free neighbours are not joined";
     }
+    for (unsigned i = page; i < end; i++) {
+        /* relaxed: any thread may swap a live run's length for 0 and back at any time */
+        unsigned handed_pages = hak_atomic_load_relaxed(&extent->handed_pages[i]);
+        if (handed_pages != 0 && (state != RUN_LIVE || i != page || handed_pages != end - page)) {
+            return "extent: a run is handed out that is not live, or at another length";
+        }
+    }
     for (unsigned i = page; state == RUN_LIVE && i < end; i++) {
         if (extent->freed_pages[i] != 0) {
             return "extent: a live page remembers a freed block";

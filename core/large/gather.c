@@ -57,21 +57,24 @@ static void put_back(const struct gathering *g) {
     hak_lock_release(&hak_large_lock);
 }
 
-/* No lock. Brings the parts to `target`; false: it is good for nothing. */
+/* No lock. Brings the parts to `target`, the last one long enough for the rest; false: it is good for
+ * nothing. */
 static bool fill(const struct gathering *g, char *target, size_t bytes) {
     size_t offset = 0;
     bool is_whole = true;
     for (unsigned i = 0; i < g->count; i++) {
         struct hak_mapping *part = g->parts[i];
+        size_t new_bytes = i + 1 == g->count ? bytes - offset : part->bytes;
         is_whole =
-            hak_move_free_pages((void *)part->base, part->bytes, &part->seams, target + offset) && is_whole;
+            hak_move_free_pages((void *)part->base, part->bytes, &part->seams, target + offset, new_bytes) &&
+            is_whole;
         offset += part->bytes;
     }
-    return is_whole && (offset == bytes || hak_os_allow(target + offset, bytes - offset) == 0);
+    return is_whole;
 }
 
 /* Lock held. The first part's record becomes the block's, with all seams; the others become spare. */
-static void join_records(const struct gathering *g, size_t bytes, size_t *dirty_bytes) {
+static void join_records(const struct gathering *g, size_t *dirty_bytes) {
     struct hak_mapping *first = g->parts[0];
     size_t offset = 0;
     for (unsigned i = 0; i < g->count; i++) {
@@ -86,9 +89,6 @@ static void join_records(const struct gathering *g, size_t bytes, size_t *dirty_
             hak_mapping_transit_to_spare(part);
         }
         offset += part_bytes;
-    }
-    if (offset != bytes) {
-        hak_seams_add(&first->seams, offset);
     }
     hak_mapping_sever(first);
 }
@@ -119,7 +119,7 @@ void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirt
         return NULL;
     }
     hak_lock_acquire(&hak_large_lock);
-    join_records(&g, bytes, dirty_bytes);
+    join_records(&g, dirty_bytes);
     hak_retain_fetched(bytes - g.dirty_bytes, now_ms);
     hak_mapping_transit_to_live(g.parts[0], target, bytes);
     hak_lock_release(&hak_large_lock);

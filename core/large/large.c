@@ -5,6 +5,7 @@
 #include "large/extent.h"
 #include "large/fault.h"
 #include "large/mapped.h"
+#include "large/parked.h"
 #include "large/run.h"
 #include "os/os.h"
 #include <string.h>
@@ -50,8 +51,23 @@ static bool alloc_fresh(size_t bytes, size_t align, bool to_be_zeroed, struct fr
     return alloc_mapped(bytes, align, to_be_zeroed, fresh) || alloc_run(bytes, align, fresh);
 }
 
+/* A run that was freed a moment ago, dirty; or NULL. */
+static void *alloc_parked(size_t bytes) {
+    void *evicted;
+    void *p = hak_parked_take(bytes, &evicted);
+    if (HAK_UNLIKELY(evicted != NULL)) {
+        hak_run_free_parked(evicted);
+    }
+    return p;
+}
+
 void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
     struct fresh fresh;
+    void *parked = align <= hak_os_page_bytes() ? alloc_parked(bytes) : NULL;
+    if (parked != NULL) {
+        *is_zero = false;
+        return parked;
+    }
     if (!alloc_fresh(bytes, align, false, &fresh)) {
         return NULL;
     }
@@ -61,6 +77,10 @@ void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
 
 void *hak_large_calloc(size_t bytes) {
     struct fresh fresh;
+    void *parked = alloc_parked(bytes);
+    if (parked != NULL) {
+        return memset(parked, 0, bytes);
+    }
     if (!alloc_fresh(bytes, HAK_ALIGN_BYTES, true, &fresh)) {
         return NULL;
     }
@@ -85,6 +105,9 @@ size_t hak_large_good_size(size_t bytes) {
 
 void hak_large_free(const char *function, void *p, hak_word word) {
     enum hak_unit_kind kind = hak_word_kind(word);
+    if (kind == HAK_KIND_EXTENT && hak_parked_put(hak_word_address(word), p)) {
+        return;
+    }
     bool is_freed = (kind == HAK_KIND_EXTENT && hak_run_free(hak_word_address(word), p)) ||
                     (kind == HAK_KIND_MAPPED && hak_mapped_free(hak_word_address(word), p));
     if (HAK_UNLIKELY(!is_freed)) {

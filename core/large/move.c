@@ -88,11 +88,13 @@ void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams
     return target;
 }
 
-bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target) {
+bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target,
+                         size_t new_bytes) {
     char *start = from;
     for (size_t offset = 0; offset < bytes;) {
         size_t end = hak_seams_next(seams, offset, bytes);
-        if (hak_os_move(start + offset, end - offset, (char *)target + offset, end - offset) != 0) {
+        size_t new_end = end == bytes ? new_bytes : end;
+        if (hak_os_move(start + offset, end - offset, (char *)target + offset, new_end - offset) != 0) {
             if (hak_os_unmap(start + offset, bytes - offset) != 0) {
                 (void)hak_os_purge(start + offset, bytes - offset);
             }

@@ -23,9 +23,10 @@ void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams
                      size_t align, size_t slack_bytes);
 
 /*
- * Moves `bytes` bytes of free pages to `target`, part of a reserved range. False when not all of them came:
- * what did not is unmapped, or purged and its address space lost.
+ * Moves `bytes` bytes of free pages to `target`, part of a reserved range, where the piece is `new_bytes`
+ * long. False when not all of them came: what did not is unmapped, or purged and its address space lost.
  */
-bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target);
+bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target,
+                         size_t new_bytes);
 
 #endif

@@ -5,6 +5,7 @@
 #include "large/release.h"
 #include "large/extent.h"
 #include "large/mapping.h"
+#include "large/parked.h"
 #include "large/retain.h"
 #include "os/os.h"
 
@@ -141,6 +142,9 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
 
 void hak_release_excess(uint64_t now_ms) {
     struct step step;
+    hak_lock_acquire(&hak_large_lock);
+    hak_parked_flush();
+    hak_lock_release(&hak_large_lock);
     for (unsigned calls = 0; calls < hak_large_policy.release_calls_max; calls++) {
         hak_lock_acquire(&hak_large_lock);
         bool has_step = pick_excess(&step, now_ms);
@@ -209,6 +213,9 @@ static bool trim_step(struct trim *trim) {
 
 size_t hak_release_all(size_t keep_bytes) {
     struct trim trim = {.keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max};
+    hak_lock_acquire(&hak_large_lock);
+    hak_parked_flush();
+    hak_lock_release(&hak_large_lock);
     while (trim_step(&trim)) {
     }
     if (keep_bytes == 0) {

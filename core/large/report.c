@@ -4,6 +4,7 @@
 #include "large/extent.h"
 #include "large/large.h"
 #include "large/mapping.h"
+#include "large/parked.h"
 #include "large/release.h"
 #include "os/os.h"
 
@@ -28,7 +29,7 @@ static int walk_extent(const struct hak_extent *extent, hak_large_visitor visito
         size_t bytes = 0;
         hak_lock_acquire(&hak_large_lock);
         page = hak_page_map_find(&extent->live_starts, page, HAK_EXTENT_PAGES_MAX, true);
-        if (page < HAK_EXTENT_PAGES_MAX) {
+        if (page < HAK_EXTENT_PAGES_MAX && hak_extent_is_handed(extent, page)) {
             block = hak_extent_address(extent, page, page_bytes);
             bytes = extent->run_pages[page] * page_bytes;
         }
@@ -91,15 +92,16 @@ void hak_large_visit_mapped(hak_range_visitor visitor, void *context) {
 
 void hak_large_count(struct hak_large_counts *counts) {
     hak_lock_acquire(&hak_large_lock);
+    struct hak_parked_sums parked = hak_parked_count();
     *counts = (struct hak_large_counts){
-        .live_blocks = hak_retain.live_blocks,
-        .live_bytes = hak_retain.live_bytes,
+        .live_blocks = hak_retain.live_blocks - parked.blocks,
+        .live_bytes = hak_retain.live_bytes - parked.bytes,
         .mapped_blocks = hak_mapping_totals.live_count,
         .mapped_bytes = hak_mapping_totals.live_bytes,
-        .free_run_bytes = hak_extent_free_bytes(),
+        .free_run_bytes = hak_extent_free_bytes() + parked.bytes,
         .kept_blocks = hak_mapping_totals.kept_count,
         .kept_bytes = hak_mapping_totals.kept_bytes,
-        .dirty_bytes = hak_retain.dirty_bytes,
+        .dirty_bytes = hak_retain.dirty_bytes + parked.bytes,
         .empty_extents = hak_extent_empty_count(),
     };
     hak_lock_release(&hak_large_lock);
@@ -142,6 +144,7 @@ bool hak_large_verify(const char **why) {
 
 void hak_large_fork_child(void) {
     hak_lock_acquire(&hak_large_lock);
-    hak_extent_free_held();
+    hak_parked_reset();
+    hak_extent_free_strays();
     hak_lock_release(&hak_large_lock);
 }

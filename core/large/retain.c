@@ -3,10 +3,13 @@
  */
 #include "large/retain.h"
 #include "base/assert.h"
+#include "base/atomic.h"
 #include "conf/options.h"
+#include "large/parked.h"
 #include <limits.h>
 
-#define MIB ((size_t)1024 * 1024)
+#define MIB         ((size_t)1024 * 1024)
+#define FLOOR_BYTES (4 * MIB)
 /* Without an operation for this many steps of ageing, everything that was raised has been idle. */
 #define IDLE_STEPS_MAX 4u
 
@@ -20,7 +23,7 @@
 struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
 
 struct hak_large_policy hak_large_policy = {
-    .floor_bytes = 4 * MIB,
+    .floor_bytes = FLOOR_BYTES,
     .floor_live_shift = 3,
     .proof_count = 3,
     .proof_ms = 1000,
@@ -28,6 +31,7 @@ struct hak_large_policy hak_large_policy = {
     .kept_count_max = 64,
     .move_min_bytes = (size_t)128 * 1024,
     .moved_count_max = 16384,
+    .parked_bytes_max = HAK_PARKED_BYTES_MAX,
 };
 
 struct hak_retain hak_retain;
@@ -153,5 +157,8 @@ void hak_retain_set_floor(size_t bytes) {
     hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
     hak_large_policy.proof_count = PROOFS_NEVER;
     hak_retain.raised_bytes = 0;
+    /* relaxed: runs that are parked meanwhile stay until memory is next given back */
+    hak_atomic_store_relaxed(&hak_large_policy.parked_bytes_max,
+                             bytes < FLOOR_BYTES ? 0 : HAK_PARKED_BYTES_MAX);
     hak_lock_release(&hak_large_lock);
 }

@@ -117,7 +117,7 @@ bool hak_run_free(struct hak_extent *extent, const void *p) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_large_lock);
     unsigned page = hak_extent_live_page(extent, p);
-    if (page == HAK_NO_PAGE) {
+    if (page == HAK_NO_PAGE || !hak_extent_claim(extent, page)) {
         hak_lock_release(&hak_large_lock);
         return false;
     }
@@ -125,6 +125,15 @@ bool hak_run_free(struct hak_extent *extent, const void *p) {
     hak_extent_live_to_free(extent, page);
     unlock_after_free(extent, now_ms);
     return true;
+}
+
+void hak_run_free_parked(const void *p) {
+    struct hak_extent *extent = hak_word_address(hak_registry_word(p));
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain_touch(now_ms);
+    hak_extent_live_to_free(extent, (unsigned)(((uintptr_t)p - extent->base) / hak_os_page_bytes()));
+    unlock_after_free(extent, now_ms);
 }
 
 size_t hak_run_bytes(struct hak_extent *extent, const void *p) {

@@ -23,6 +23,9 @@ void hak_run_zero(const struct hak_run *run, size_t bytes);
 /* Frees the live run that starts exactly at `p`; false when there is none. */
 bool hak_run_free(struct hak_extent *extent, const void *p);
 
+/* Frees a run that was taken out of its slot and is nobody's (parked.h). */
+void hak_run_free_parked(const void *p);
+
 /* Bytes of the live run that starts exactly at `p`; 0 when there is none. */
 size_t hak_run_bytes(struct hak_extent *extent, const void *p);
 

@@ -358,7 +358,7 @@ static void runs_that_were_being_purged_are_free_in_the_child(void **state) {
     (void)state;
     struct hak_run run;
     char *wall = must_alloc(page());
-    char *p = must_alloc(200 * KIB);
+    char *p = must_alloc(300 * KIB);
     release(p);
     hak_lock_acquire(&hak_large_lock);
     assert_true(hak_extent_hold_dirtiest(&run));
@@ -366,7 +366,7 @@ static void runs_that_were_being_purged_are_free_in_the_child(void **state) {
     check_sound();
     hak_large_fork_child();
     check_sound();
-    char *again = must_alloc(200 * KIB);
+    char *again = must_alloc(300 * KIB);
     assert_ptr_equal(again, p);
     release(again);
     release(wall);

@@ -215,9 +215,15 @@ static inline void check_sound(void) {
 
 static size_t live_at_start; /* blocks that are not the test's: the test library's, the C library's */
 
-/* No free memory is left, nothing is remembered of earlier tests. For cmocka's setup. */
+static inline void set_parking(size_t bytes_max) {
+    /* relaxed: one thread */
+    hak_atomic_store_relaxed(&hak_large_policy.parked_bytes_max, bytes_max);
+}
+
+/* No free memory is left, nothing is remembered of earlier tests, no run is parked. For cmocka's setup. */
 static inline int start_clean(void **state) {
     (void)state;
+    set_parking(0);
     clock_ahead_ms += 3600u * 1000u;
     (void)hak_large_trim(0);
     check_sound();

@@ -1,0 +1,337 @@
+/*
+ * large_parked_test.c - runs that are parked between a free and the next request of their length: no system
+ * call, no lost block, exact counts, wrong pointers named, forks, trims and many threads.
+ *
+ * suite: limit 120 s
+ */
+#include "large_kit.h"
+
+#include "large/extent.h"
+#include "large/parked.h"
+#include "support/slots.h"
+#include "support/target.h"
+#include <pthread.h>
+
+static int start_parking(void **state) {
+    (void)start_clean(state);
+    hak_parked_reset(); /* no length is wanted yet */
+    set_parking(HAK_PARKED_BYTES_MAX);
+    return 0;
+}
+
+static size_t parked_blocks(void) {
+    return hak_parked_count().blocks;
+}
+
+/* A free block of `bytes` bytes, the only one that is parked. */
+static char *parked_block(size_t bytes) {
+    release(must_alloc(bytes)); /* the length is wanted from now on */
+    char *p = must_alloc(bytes);
+    memset(p, 0x77, bytes);
+    release(p);
+    CHECK(parked_blocks() == 1);
+    return p;
+}
+
+/* ---- to and fro ---- */
+
+static void a_hot_pair_takes_one_block_without_lock_and_call(void **state) {
+    (void)state;
+    char *p = parked_block(100 * KIB);
+    uint64_t calls = memory_calls();
+    hak_lock_acquire(&hak_large_lock);   /* whoever needs it now waits for ever */
+    for (unsigned i = 0; i < 100; i++) { /* one request in 256 takes the lock, but not one of the first */
+        assert_ptr_equal(alloc(100 * KIB - i), p);
+        assert_int_equal(parked_blocks(), 0);
+        release(p);
+        assert_int_equal(parked_blocks(), 1);
+    }
+    hak_lock_release(&hak_large_lock);
+    assert_int_equal(memory_calls(), calls);
+    check_sound();
+}
+
+static void only_a_length_that_was_asked_for_is_parked(void **state) {
+    (void)state;
+    char *p = must_alloc(HAK_PARKED_BYTES_MAX + 1);
+    release(p);
+    p = must_alloc(HAK_PARKED_BYTES_MAX + 1);
+    release(p);
+    assert_int_equal(parked_blocks(), 0);
+    bool is_zero;
+    p = hak_large_alloc(100 * KIB, MIB, &is_zero); /* not of the requests that look there */
+    release(p);
+    assert_int_equal(parked_blocks(), 0);
+    check_all_freed();
+}
+
+static void another_length_of_the_same_slot_takes_its_place(void **state) {
+    (void)state;
+    size_t page_bytes = hak_os_page_bytes();
+    size_t other_bytes = (10 + HAK_PARKED_LENGTHS) * page_bytes;
+    (void)parked_block(10 * page_bytes);
+    char *p = must_alloc(other_bytes);
+    assert_int_equal(parked_blocks(), 0);
+    release(p);
+    assert_int_equal(parked_blocks(), 1);
+    assert_ptr_equal(must_alloc(other_bytes), p);
+    release(p);
+    check_all_freed();
+}
+
+static void calloc_of_a_parked_run_is_zero(void **state) {
+    (void)state;
+    char *p = parked_block(100 * KIB);
+    char *again = hak_large_calloc(100 * KIB - 100);
+    assert_ptr_equal(again, p);
+    assert_true(bytes_are(again, 100 * KIB - 100, 0));
+    release(again);
+    bool is_zero = true;
+    assert_ptr_equal(hak_large_alloc(100 * KIB, 16, &is_zero), p);
+    assert_false(is_zero);
+    release(p);
+}
+
+/* ---- what others see of it ---- */
+
+static int count_visit(void *block, size_t usable_bytes, void *context) {
+    (void)block;
+    size_t *sums = context;
+    sums[0]++;
+    sums[1] += usable_bytes;
+    return 0;
+}
+
+static void counts_and_walks_take_parked_runs_for_free(void **state) {
+    (void)state;
+    struct hak_large_counts before = counts_now();
+    char *p = parked_block(100 * KIB);
+    struct hak_large_counts after = counts_now();
+    size_t sums[2] = {0, 0};
+    assert_int_equal(after.live_blocks, before.live_blocks);
+    assert_int_equal(after.live_bytes, before.live_bytes);
+    assert_in_range(after.dirty_bytes, 100 * KIB, SIZE_MAX);
+    assert_in_range(after.free_run_bytes, 100 * KIB, SIZE_MAX);
+    assert_int_equal(hak_large_walk(count_visit, sums), 0);
+    assert_int_equal(sums[0], after.live_blocks);
+    assert_int_equal(sums[1], after.live_bytes);
+    assert_false(hak_large_owns(p, word_of(p)));
+    check_sound();
+    (void)hak_large_trim(0);
+    assert_int_equal(parked_blocks(), 0);
+    assert_int_equal(counts_now().dirty_bytes, 0);
+    check_sound();
+}
+
+static void what_is_above_the_floor_goes_with_the_parked_runs(void **state) {
+    (void)state;
+    (void)parked_block(200 * KIB);
+    char *p = must_alloc(40 * MIB);
+    memset(p, 1, 40 * MIB);
+    release(p);
+    assert_int_equal(parked_blocks(), 0);
+    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+}
+
+static void the_floor_falls_though_all_requests_find_a_parked_run(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 20; i++) {
+        char *p = must_alloc(25 * MIB);
+        memset(p, 1, 25 * MIB);
+        release(p);
+    }
+    assert_in_range(counts_now().dirty_bytes, 24 * MIB, 64 * MIB);
+    for (unsigned i = 0; i < 12 * 256; i++) {
+        clock_ahead_ms += i % 256 == 0 ? 1000 : 0;
+        release(must_alloc(40 * KIB));
+    }
+    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes + MIB);
+}
+
+/* ---- resizing ---- */
+
+static void a_run_from_a_slot_resizes_and_parks_at_its_new_length(void **state) {
+    (void)state;
+    char *p = parked_block(100 * KIB);
+    assert_ptr_equal(must_alloc(100 * KIB), p);
+    assert_ptr_equal(resize(p, 60 * KIB), p);
+    check_sound();
+    char *q = must_alloc(60 * KIB);
+    release(p);
+    assert_int_equal(parked_blocks(), 1);
+    assert_int_equal(usable(q), 60 * KIB);
+    assert_ptr_equal(must_alloc(60 * KIB), p);
+    release(p);
+    release(q);
+    check_all_freed();
+}
+
+/* ---- fork ---- */
+
+static void the_child_frees_what_was_parked_or_on_its_way(void **state) {
+    (void)state;
+    (void)parked_block(100 * KIB);
+    char *p = must_alloc(200 * KIB);
+    struct hak_extent *extent = hak_word_address(word_of(p));
+    hak_lock_acquire(&hak_large_lock);
+    unsigned page = hak_extent_live_page(extent, p);
+    bool is_claimed = hak_extent_claim(extent, page); /* as a free that was cut off half way */
+    hak_lock_release(&hak_large_lock);
+    assert_true(is_claimed);
+    hak_large_fork_child();
+    assert_int_equal(parked_blocks(), 0);
+    check_all_freed();
+    assert_in_range(hak_large_trim(0), 300 * KIB, 2 * HAK_SUPERSLAB_BYTES);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 8 };
+static _Atomic uintptr_t handover[64];
+
+static void check_and_release(char *p) {
+    size_t bytes;
+    char *end;
+    memcpy(&bytes, p, sizeof bytes);
+    memcpy(&end, p + bytes - sizeof p, sizeof p);
+    CHECK(end == p && usable(p) == bytes);
+    release(p);
+}
+
+/* Imitates workers that pass buffers of a few lengths on; each buffer has one owner at a time. */
+static void *run_thread(void *seed) {
+    static const size_t lengths[] = {36 * KIB, 64 * KIB, 64 * KIB, 100 * KIB, 68 * KIB, 256 * KIB, 300 * KIB};
+    struct rng rng = rng_seeded((uintptr_t)seed);
+    for (unsigned round = 0; round < 20000 * test_scale(); round++) {
+        size_t bytes = lengths[rng_below(&rng, COUNT_OF(lengths))];
+        char *p = must_alloc(bytes);
+        memcpy(p, &bytes, sizeof bytes);
+        memcpy(p + bytes - sizeof p, &p, sizeof p);
+        if (rng_below(&rng, 4) == 0) {
+            p = (char *)atomic_exchange(&handover[rng_below(&rng, COUNT_OF(handover))], (uintptr_t)p);
+        }
+        if (p != NULL) {
+            check_and_release(p);
+        }
+        if (round % 1000 == 999) {
+            check_sound();
+        }
+        if (round % 4096 == 4095) {
+            (void)hak_large_trim(0);
+        }
+    }
+    return NULL;
+}
+
+static void threads_pass_buffers_on(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, run_thread, (void *)(i + 1)), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    for (unsigned i = 0; i < COUNT_OF(handover); i++) {
+        char *p = (char *)atomic_exchange(&handover[i], 0);
+        if (p != NULL) {
+            check_and_release(p);
+        }
+    }
+    assert_in_range(parked_blocks(), 0, HAK_PARKED_SLOTS);
+    check_all_freed();
+}
+
+static void random_blocks_keep_their_contents(void **state) {
+    (void)state;
+    enum { SLOTS = 16 };
+    static struct slot slots[SLOTS];
+    const struct load load = {.low_bytes = 33 * KIB,
+                              .high_bytes = 60 * KIB,
+                              .calloc_parts = 40,
+                              .realloc_parts = 90,
+                              .memalign_parts = 20};
+    struct rng rng = rng_seeded(23);
+    for (unsigned round = 0; round < 20000 * test_scale(); round++) {
+        slots_step(slots, SLOTS, &load, &rng);
+        if (round % 64 == 0) {
+            check_sound();
+            slots_check_overlap(slots, SLOTS);
+        }
+    }
+    slots_clear(slots, SLOTS);
+    check_all_freed();
+}
+
+/* ---- wrong pointers ---- */
+
+static int free_twice(void *context) {
+    (void)context;
+    char *p = parked_block(100 * KIB);
+    announce(p, 100 * KIB);
+    release(p);
+    return 0;
+}
+
+static int free_twice_after_it_was_flushed(void *context) {
+    (void)context;
+    char *wall = must_alloc(40 * KIB);
+    char *p = parked_block(100 * KIB);
+    CHECK(wall != NULL && hak_large_trim(0) != 0);
+    announce(p, 100 * KIB);
+    release(p);
+    return 0;
+}
+
+static int free_inside_a_parked_run(void *context) {
+    (void)context;
+    char *p = parked_block(100 * KIB);
+    announce(p + 16, 0);
+    release(p + 16);
+    return 0;
+}
+
+static int resize_a_parked_run(void *context) {
+    (void)context;
+    char *p = parked_block(100 * KIB);
+    announce(p, 100 * KIB);
+    (void)!resize(p, 200 * KIB);
+    return 0;
+}
+
+static int usable_of_a_parked_run(void *context) {
+    (void)context;
+    char *p = parked_block(100 * KIB);
+    announce(p, 100 * KIB);
+    (void)!usable(p);
+    return 0;
+}
+
+static void wrong_pointers_end_in_their_line(void **state) {
+    (void)state;
+    assert_fatal(free_twice, "free", "double free of");
+    assert_fatal(free_twice_after_it_was_flushed, "free", "double free of");
+    assert_fatal(free_inside_a_parked_run, "free", "invalid pointer");
+    assert_fatal(resize_a_parked_run, "realloc", "use of freed block");
+    assert_fatal(usable_of_a_parked_run, "malloc_usable_size", "use of freed block");
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start_parking)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_hot_pair_takes_one_block_without_lock_and_call),
+        TEST(only_a_length_that_was_asked_for_is_parked),
+        TEST(another_length_of_the_same_slot_takes_its_place),
+        TEST(calloc_of_a_parked_run_is_zero),
+        TEST(counts_and_walks_take_parked_runs_for_free),
+        TEST(what_is_above_the_floor_goes_with_the_parked_runs),
+        TEST(the_floor_falls_though_all_requests_find_a_parked_run),
+        TEST(a_run_from_a_slot_resizes_and_parks_at_its_new_length),
+        TEST(the_child_frees_what_was_parked_or_on_its_way),
+        TEST(threads_pass_buffers_on),
+        TEST(random_blocks_keep_their_contents),
+        TEST(wrong_pointers_end_in_their_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
