@@ -18,6 +18,7 @@
 #include "meta/classes.h"
 #include "meta/registry.h"
 #include "slab/orphans.h"
+#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include <errno.h>
 #include <limits.h>
@@ -152,6 +153,7 @@ void hak_heap_flush(struct heap *heap, bool keep_arrays) {
             hak_supply_flush(heap, c);
         }
     }
+    hak_purge_settle();
 }
 
 /* Closes the list of remote frees first: what is freed from now on goes to the orphans. */

@@ -4,6 +4,7 @@
 #include "heap/supply.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
+#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
@@ -152,6 +153,9 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
         }
         enum hak_place place = is_exhausted ? HAK_PLACE_NOWHERE : HAK_PLACE_WARM;
         hak_heap_handle_event(slab, hak_slab_release(slab, taken, place, heap->id), heap);
+    }
+    if (hak_purge_is_owed()) {
+        hak_purge_step();
     }
     return got;
 }

@@ -7,6 +7,7 @@
 #include "heap/supply.h"
 #include "meta/arena.h"
 #include "meta/classes.h"
+#include "slab/purge.h"
 #include <string.h>
 
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
@@ -16,6 +17,8 @@
 #define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
 #define HEAT_TO_ARRAY  32u /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */
+#define SPILL_IN_DEBT                                                                                        \
+    2u /* blocks that a spill returns while earlier ones have left more to purge than one may */
 
 /* Bytes of blocks that one class may cache in one thread, by profile. */
 static const size_t bound_bytes[] = {
@@ -156,7 +159,9 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     }
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
-    return_oldest(heap, class_idx, (hak_cache_count(heap, class_idx) + 1) / 2);
+    unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
+    bool is_in_debt = half > SPILL_IN_DEBT && hak_purge_is_owed();
+    return_oldest(heap, class_idx, is_in_debt ? SPILL_IN_DEBT : half);
 }
 
 void hak_cache_forget(struct heap *heap, unsigned class_idx) {

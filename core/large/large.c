@@ -8,6 +8,7 @@
 #include "large/parked.h"
 #include "large/run.h"
 #include "os/os.h"
+#include "slab/superslab.h"
 #include <string.h>
 
 #define MAP_THRESHOLD_BYTES ((size_t)1024 * 1024)
@@ -48,7 +49,10 @@ static bool alloc_fresh(size_t bytes, size_t align, bool to_be_zeroed, struct fr
     if (bytes < hak_atomic_load_relaxed(&hak_large_map_threshold)) {
         return alloc_run(bytes, align, fresh) || alloc_mapped(bytes, align, to_be_zeroed, fresh);
     }
-    return alloc_mapped(bytes, align, to_be_zeroed, fresh) || alloc_run(bytes, align, fresh);
+    /* A run wastes most of an extent here: first, empty SuperSlabs give up their address space. */
+    return alloc_mapped(bytes, align, to_be_zeroed, fresh) ||
+           (hak_superslab_trim(0) != 0 && alloc_mapped(bytes, align, to_be_zeroed, fresh)) ||
+           alloc_run(bytes, align, fresh);
 }
 
 /* A run that was freed a moment ago, dirty; or NULL. */

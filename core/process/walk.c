@@ -6,6 +6,7 @@
 #include "heap/heap.h"
 #include "large/large.h"
 #include "meta/classes.h"
+#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
@@ -27,22 +28,21 @@ static bool lease_patiently(struct slab *slab) {
 
 int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
     struct superslab *superslab;
+    int result = 0;
     hak_child_rebuild_if_pending();
     (void)hak_heap_attach(); /* the child of a fork asks whether others had heaps, thus leases */
-    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
-        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+    for (size_t i = 0; result == 0 && (superslab = hak_superslab_at(i)) != NULL; i++) {
+        for (unsigned unit = 0; result == 0 && unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
             struct slab *slab = &superslab->slabs[unit];
             if (!lease_patiently(slab)) {
                 continue;
             }
-            int result = visitor(slab, context);
+            result = visitor(slab, context);
             hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
-            if (result != 0) {
-                return result;
-            }
         }
     }
-    return 0;
+    hak_purge_settle(); /* slabs that were kept warm although wholly free were retired */
+    return result;
 }
 
 struct block_walk {

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "meta/classes.h"
 #include "os/os.h"
+#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include <string.h>
 
@@ -155,6 +156,9 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
         if (tally.blocks[slot] != 0) {
             tally_flush(&tally, slot);
         }
+    }
+    if (hak_purge_is_owed()) {
+        hak_purge_step();
     }
     return tally.foreign;
 }

@@ -28,8 +28,8 @@ typedef void (*hak_event_handler)(struct slab *slab, enum hak_slab_event event, 
 
 /*
  * Returns blocks, of any slabs, whose headers are CACHED, CACHED_ZERO or (just freed) LIVE: FREE into each
- * header byte, then one count per slab and batch. `owner` is the caller's heap: the result says how many
- * blocks belong to slabs of others.
+ * header byte, then one count per slab and batch, then a purge step if one is owed. `owner` is the caller's
+ * heap: the result says how many blocks belong to slabs of others. Slow: no lock held.
  */
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context);

@@ -11,20 +11,22 @@
 #include "os/os.h"
 #include "slab/superslab_pool.h"
 
+_Atomic bool hak_purge_debt;
+
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u
 
 /* Unmaps an empty SuperSlab that has been taken out of the LRU. Returns the bytes given back. */
-static size_t unmap_detached(struct superslab *s, bool is_zero) {
+static size_t unmap_detached(struct superslab *s, unsigned dirty_units) {
     int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
     if (error == 0) {
         hak_superslab_push_spare(s);
-        hak_retention_note_purged(&hak_superslab_pool.retention, HAK_SUPERSLAB_BYTES, now_ms);
+        hak_retention_note_purged(&hak_superslab_pool.retention, dirty_units * HAK_UNIT_BYTES, now_ms);
     } else {
         s->emptied_ms = now_ms;
-        hak_superslab_none_to_free(s, is_zero);
+        hak_superslab_none_to_free(s, dirty_units == 0);
         hak_superslab_pool.unmap_retry_ms = now_ms + RETRY_MS;
     }
     hak_lock_release(&hak_superslab_lock);
@@ -49,18 +51,14 @@ static size_t purge_marked(struct superslab *s, uint32_t run) {
     return error == 0 ? bytes : 0;
 }
 
-/* The lowest run of dirty units. */
-static uint32_t first_dirty_run(const struct superslab *s) {
+/* The longest run of dirty units: a system call costs more than the pages that it gives back. */
+static uint32_t longest_dirty_run(const struct superslab *s) {
     uint32_t dirty = s->free_units & ~s->zero_units;
-    uint32_t above = dirty + (dirty & -dirty); /* carries through the lowest run */
-    return dirty & ~above;
-}
-
-/* Nothing that could be given back, whatever the time. Under the lock. */
-static bool is_quiet(const struct superslab_pool *pool) {
-    const struct retention *retention = &pool->retention;
-    size_t lowest_floor_bytes = retention->is_set ? retention->set_bytes : HAK_RETENTION_BASE_BYTES;
-    return pool->empty_count == 0 && pool->dirty_units * HAK_UNIT_BYTES <= lowest_floor_bytes;
+    unsigned length = 1;
+    while (hak_runs_of(dirty, length + 1) != 0) {
+        length++;
+    }
+    return hak_mask32(length) << hak_ctz32(hak_runs_of(dirty, length));
 }
 
 /* An empty SuperSlab to unmap: one beyond the LRU's bounds, or any. NULL if there is none or none can be. */
@@ -77,12 +75,9 @@ static struct superslab *choose_victim(bool is_any_welcome, uint64_t now_ms) {
 static size_t purge_once(size_t keep_bytes, bool is_trim) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
-    if (!is_trim && is_quiet(pool)) {
-        hak_lock_release(&hak_superslab_lock);
-        return 0;
-    }
     uint64_t now_ms = hak_os_now_ms();
     if (!is_trim && now_ms < pool->purge_retry_ms) {
+        hak_superslab_note_paid();
         hak_lock_release(&hak_superslab_lock);
         return 0;
     }
@@ -92,16 +87,19 @@ static size_t purge_once(size_t keep_bytes, bool is_trim) {
     bool is_above = pool->dirty_units * HAK_UNIT_BYTES > keep_bytes;
     struct superslab *victim = choose_victim(is_above || (is_trim && keep_bytes == 0), now_ms);
     if (victim != NULL) {
-        bool is_zero = victim->zero_units == UINT32_MAX;
+        unsigned dirty_units = HAK_UNITS_PER_SUPERSLAB - hak_popcount32(victim->zero_units);
         hak_superslab_free_to_none(victim);
         hak_lock_release(&hak_superslab_lock);
-        return unmap_detached(victim, is_zero);
+        return unmap_detached(victim, dirty_units);
     }
     struct superslab *dirty = is_above ? pool->dirty_oldest : NULL;
     uint32_t run = 0;
     if (dirty != NULL) {
-        run = first_dirty_run(dirty);
+        run = longest_dirty_run(dirty);
         hak_superslab_change(dirty, (struct hak_unit_change){.purge_begun = run});
+    }
+    if (dirty == NULL) {
+        hak_superslab_note_paid();
     }
     hak_lock_release(&hak_superslab_lock);
     return dirty != NULL ? purge_marked(dirty, run) : 0;
@@ -115,6 +113,18 @@ void hak_purge_step(void) {
             return;
         }
         given_bytes += bytes;
+    }
+}
+
+void hak_purge_settle(void) {
+    struct hak_superslab_counts counts;
+    if (!hak_purge_is_owed()) {
+        return;
+    }
+    hak_superslab_count(&counts);
+    /* Others may free as fast as this purges: they pay for it themselves. */
+    for (size_t steps = counts.dirty_units + counts.empty; steps != 0 && hak_purge_is_owed(); steps--) {
+        hak_purge_step();
     }
 }
 

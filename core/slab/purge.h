@@ -4,14 +4,29 @@
 #ifndef HAK_SLAB_PURGE_H
 #define HAK_SLAB_PURGE_H
 
+#include "base/atomic.h"
 #include "base/compiler.h"
 #include <stdint.h>
 
+/* Written under the SuperSlab lock: units were given back since a step last found nothing to do. */
+extern _Atomic bool hak_purge_debt;
+
 /*
- * What a thread that has just freed units owes: gives back what is above the floor and outside the LRU's
- * bounds, at most HAK_PURGE_STEP_BYTES in at most HAK_PURGE_STEP_CALLS system calls. Slow: no lock held.
+ * Whether an operation that frees blocks should end with a step. A debt that outlasts the step is more than
+ * one operation may pay: return few blocks at a time until it is paid.
+ */
+HAK_INLINE bool hak_purge_is_owed(void) {
+    return hak_atomic_load_relaxed(&hak_purge_debt); /* relaxed: a hint, the step looks under the lock */
+}
+
+/*
+ * Gives back what is above the floor and outside the LRU's bounds: at most HAK_PURGE_STEP_CALLS system calls,
+ * none after the one that reaches HAK_PURGE_STEP_BYTES. Slow: no lock held.
  */
 void hak_purge_step(void);
+
+/* Steps until nothing is owed; for a thread that gives back all it has. Slow: no lock held. */
+HAK_COLD void hak_purge_settle(void);
 
 /* The same without those limits, down to `keep_bytes` of dirty free units. Returns the bytes given back. */
 size_t hak_purge_down_to(size_t keep_bytes);
@@ -19,7 +34,7 @@ size_t hak_purge_down_to(size_t keep_bytes);
 /* The floor is `bytes` of dirty free units from now on, in place of the one that adapts itself. */
 void hak_purge_set_floor(size_t bytes);
 
-#define HAK_PURGE_STEP_BYTES ((size_t)2 * 1024 * 1024)
-#define HAK_PURGE_STEP_CALLS 16u
+#define HAK_PURGE_STEP_BYTES ((size_t)1024 * 1024)
+#define HAK_PURGE_STEP_CALLS 4u
 
 #endif

@@ -1,60 +1,84 @@
 /*
- * retention.c - see retention.h.
+ * retention.c - see retention.h. Threads read the clock before they take the lock, so that a later call may
+ * come with an earlier time: comparisons are of sums.
  */
 #include "slab/retention.h"
 #include "conf/options.h"
 
-#define WINDOW_MS          1000u
-#define STRIKES_TO_RAISE   3u
+#define MISSED_WITHIN_MS   1000u /* after the last purge of a cycle, or it was right to purge */
+#define CYCLE_MS_MAX       2000u /* a cycle that is no longer one of going back and forth */
+#define PROOFS_TO_RAISE    3u
 #define LIVE_SHARE_SHIFT   3u                    /* an eighth of what is in use */
 #define CYCLE_BYTES_MIN    ((size_t)1024 * 1024) /* less is not worth keeping anything for */
-#define LAPSED_WINDOWS_MAX 32u                   /* after that many halvings nothing is left */
-
-static bool is_ping_pong(const struct retention *r) {
-    return r->purged_bytes >= CYCLE_BYTES_MIN && r->rewanted_bytes >= r->purged_bytes / 2;
-}
+#define WINDOW_MS          1000u
+#define LAPSED_WINDOWS_MAX 32u /* after that many halvings nothing is left */
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* Half of what lay idle all through a window, beyond the floor as it is without proof, is not worth keeping.
+ */
 static void close_window(struct retention *r) {
-    if (is_ping_pong(r)) {
-        r->strikes += r->strikes < STRIKES_TO_RAISE;
-        if (r->strikes == STRIKES_TO_RAISE) {
-            size_t bound_bytes = (size_t)hak_options.retain_mb << 20;
-            r->raised_bytes = smaller(r->raised_bytes + r->purged_bytes, bound_bytes);
-        }
-    } else {
-        r->strikes = 0;
-        r->raised_bytes -= smaller(r->raised_bytes, r->min_dirty_bytes / 2);
+    size_t base_bytes = r->base_bytes > HAK_RETENTION_BASE_BYTES ? r->base_bytes : HAK_RETENTION_BASE_BYTES;
+    if (r->min_dirty_bytes > base_bytes) {
+        /* Rounded up, so that the floor reaches its base. */
+        r->raised_bytes -= smaller(r->raised_bytes, (r->min_dirty_bytes - base_bytes + 1) / 2);
     }
     r->min_dirty_bytes = r->dirty_bytes;
-    r->purged_bytes = 0;
-    r->rewanted_bytes = 0;
 }
 
-static void advance(struct retention *r, uint64_t now_ms) {
-    /* Another thread, whose look at the clock was later, may have been here first. */
+static void age(struct retention *r, uint64_t now_ms) {
     if (now_ms < r->window_start_ms + WINDOW_MS) {
         return;
     }
     uint64_t lapsed = (now_ms - r->window_start_ms) / WINDOW_MS;
-    close_window(r);
-    for (uint64_t i = 1; i < lapsed && i < LAPSED_WINDOWS_MAX; i++) {
+    for (uint64_t i = 0; i < lapsed && i < LAPSED_WINDOWS_MAX; i++) {
         close_window(r);
     }
     r->window_start_ms = now_ms;
 }
 
-void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_ms) {
-    advance(r, now_ms);
-    r->purged_bytes += bytes;
+static void forget_cycle(struct retention *r) {
+    r->purged_bytes = 0;
+    r->missed_bytes = 0;
 }
 
-void hak_retention_note_rewanted(struct retention *r, size_t bytes, uint64_t now_ms) {
-    advance(r, now_ms);
-    r->rewanted_bytes += bytes;
+/* What was not missed in time was purged rightly. */
+static void expire_cycle(struct retention *r, uint64_t now_ms) {
+    bool is_over = now_ms > r->purged_ms + MISSED_WITHIN_MS || now_ms > r->cycle_start_ms + CYCLE_MS_MAX;
+    if (r->purged_bytes != 0 && is_over) {
+        forget_cycle(r);
+        r->proofs = 0;
+    }
+}
+
+void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_ms) {
+    age(r, now_ms);
+    expire_cycle(r, now_ms);
+    if (r->purged_bytes == 0) {
+        r->cycle_start_ms = now_ms;
+    }
+    r->purged_bytes += bytes;
+    r->purged_ms = now_ms;
+}
+
+void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_ms) {
+    age(r, now_ms);
+    expire_cycle(r, now_ms);
+    if (r->purged_bytes == 0) {
+        return;
+    }
+    r->missed_bytes += bytes;
+    if (r->purged_bytes < CYCLE_BYTES_MIN || r->missed_bytes < r->purged_bytes / 2) {
+        return;
+    }
+    r->proofs += r->proofs < PROOFS_TO_RAISE;
+    if (r->proofs == PROOFS_TO_RAISE) {
+        size_t bound_bytes = (size_t)hak_options.retain_mb << 20;
+        r->raised_bytes = smaller(r->raised_bytes + r->purged_bytes, bound_bytes);
+    }
+    forget_cycle(r);
 }
 
 void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes) {
@@ -71,6 +95,7 @@ size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_
     if (r->is_set) {
         return r->set_bytes;
     }
-    advance(r, now_ms);
-    return HAK_RETENTION_BASE_BYTES + (live_bytes >> LIVE_SHARE_SHIFT) + r->raised_bytes;
+    age(r, now_ms);
+    r->base_bytes = HAK_RETENTION_BASE_BYTES + (live_bytes >> LIVE_SHARE_SHIFT);
+    return r->base_bytes + r->raised_bytes;
 }

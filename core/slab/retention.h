@@ -2,9 +2,10 @@
  * retention.h - how much free memory the slab side keeps instead of giving it back.
  *
  * The floor is a fraction of what is in use plus a few MiB. It rises only for a heap that has proved to need
- * it: in three windows of a second in a row, half of what was purged was wanted again. It then rises by what
- * was purged in such a window, at most by HAKMEM_RETAIN_MB, and falls with each second by half of what lay
- * unused all through it. Plain data and arithmetic; every function is called under the SuperSlab lock.
+ * it: in three cycles in a row, half of what was purged was missed, that is, memory without pages was handed
+ * out within a second. Each further such cycle raises it by what was purged in it, at most by
+ * HAKMEM_RETAIN_MB in all; each second takes half of what lay unused all through it off again. Plain data and
+ * arithmetic; every function is called under the SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
@@ -12,20 +13,29 @@
 #include "base/compiler.h"
 #include <stdint.h>
 
+/* A cycle begins with a purge and ends when half of what was purged was missed, or with time. */
 struct retention {
-    uint64_t window_start_ms;
-    size_t purged_bytes;    /* in this window */
-    size_t rewanted_bytes;  /* in this window: purged memory that was handed out again */
-    size_t raised_bytes;    /* what the floor has risen by */
-    size_t dirty_bytes;     /* now */
-    size_t min_dirty_bytes; /* the least in this window: memory that nobody wanted */
-    unsigned strikes;       /* windows of ping-pong in a row, at most STRIKES_TO_RAISE */
-    bool is_set;            /* the program has said how much may stay */
-    size_t set_bytes;       /* and this is it */
+    uint64_t cycle_start_ms;
+    uint64_t purged_ms;       /* the last purge of the cycle */
+    size_t purged_bytes;      /* in this cycle; 0: none runs */
+    size_t missed_bytes;      /* in this cycle: handed out that the system has yet to fill with pages */
+    unsigned proofs;          /* cycles in a row that ended with half missed, at most PROOFS_TO_RAISE */
+    size_t raised_bytes;      /* what the floor has risen by */
+    size_t base_bytes;        /* the floor without that, when it was last asked for */
+    size_t dirty_bytes;       /* now */
+    size_t min_dirty_bytes;   /* the least since window_start_ms: memory that nobody wanted */
+    uint64_t window_start_ms; /* when the floor was last lowered, or could have been */
+    bool is_set;              /* the program has said how much may stay */
+    size_t set_bytes;         /* and this is it */
 };
 
+/* Whether a cycle runs, so that hak_retention_note_missed() wants to know. */
+HAK_INLINE bool hak_retention_is_in_cycle(const struct retention *r) {
+    return r->purged_bytes != 0;
+}
+
 void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_ms);
-void hak_retention_note_rewanted(struct retention *r, size_t bytes, uint64_t now_ms);
+void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_ms);
 
 /* Dirty free memory grew or shrank to this. */
 void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes);

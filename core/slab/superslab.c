@@ -150,6 +150,15 @@ static struct superslab *map_superslab(uintptr_t *base) {
     return s;
 }
 
+/* Under the lock. Units without pages are handed out: had less been purged lately, they could have had some.
+ */
+static void note_missed(uint32_t zero_units) {
+    struct retention *retention = &hak_superslab_pool.retention;
+    if (zero_units != 0 && hak_retention_is_in_cycle(retention)) {
+        hak_retention_note_missed(retention, hak_popcount32(zero_units) * HAK_UNIT_BYTES, hak_os_now_ms());
+    }
+}
+
 /* Under the lock: the record of the run's first unit, or NULL. */
 static struct slab *take_locked(unsigned units) {
     unsigned unit_idx;
@@ -162,20 +171,9 @@ static struct slab *take_locked(unsigned units) {
     slab->base = s->base + unit_idx * HAK_UNIT_BYTES;
     uint32_t span = span_mask(slab);
     slab->is_zero = (s->zero_units & span) == span;
-    size_t rewanted_bytes = hak_popcount32(s->purged_units & span) * HAK_UNIT_BYTES;
-    if (rewanted_bytes != 0) {
-        hak_retention_note_rewanted(&hak_superslab_pool.retention, rewanted_bytes, hak_os_now_ms());
-    }
+    note_missed(s->zero_units & span);
     hak_superslab_change(s, (struct hak_unit_change){.taken = span});
     return slab;
-}
-
-/* A SuperSlab was mapped: wanted again, if memory was given back a moment ago. */
-static void note_growth(void) {
-    struct retention *retention = &hak_superslab_pool.retention;
-    if (retention->purged_bytes != 0) {
-        hak_retention_note_rewanted(retention, HAK_SUPERSLAB_BYTES, hak_os_now_ms());
-    }
 }
 
 struct slab *hak_superslab_take_units(unsigned units) {
@@ -185,7 +183,6 @@ struct slab *hak_superslab_take_units(unsigned units) {
         hak_lock_acquire(&hak_superslab_lock);
         if (fresh != NULL) {
             hak_superslab_none_to_hot(fresh, base);
-            note_growth();
         }
         struct slab *slab = take_locked(units);
         hak_lock_release(&hak_superslab_lock);
@@ -208,8 +205,8 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     if (s->tier == HAK_TIER_FREE) {
         s->emptied_ms = hak_os_now_ms();
     }
+    hak_superslab_note_owed();
     hak_lock_release(&hak_superslab_lock);
-    hak_purge_step();
 }
 
 struct superslab *hak_superslab_take_whole(bool *is_zero) {
@@ -218,6 +215,7 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     struct superslab *s = hak_superslab_pool.lru_newest;
     if (s != NULL) {
         *is_zero = s->zero_units == UINT32_MAX;
+        note_missed(s->zero_units);
         hak_superslab_free_to_whole(s);
     }
     hak_lock_release(&hak_superslab_lock);
@@ -230,6 +228,7 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     }
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_none_to_hot(s, base);
+    note_missed(s->zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
     *is_zero = true;

@@ -34,7 +34,6 @@ struct superslab {
     uintptr_t base;                             /* const while mapped */
     uint32_t free_units;                        /* under lock: mask */
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
-    uint32_t purged_units;                      /* under lock: mask, of zero units those once given back */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
     enum hak_tier tier;                         /* under lock */
     bool is_in_dirty_list;                      /* under lock */
@@ -52,7 +51,7 @@ struct slab *hak_superslab_take_units(unsigned units);
 
 /*
  * Gives the units of an unassigned slab back. `is_zero`: nothing was written there since they were known
- * zero. May give memory back to the system, within the bounds of a purge step. Slow: no lock held.
+ * zero. What that leaves above the floor is owed to the system: see hak_purge_is_owed().
  */
 void hak_superslab_give_units(struct slab *slab, bool is_zero);
 

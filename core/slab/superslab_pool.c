@@ -8,6 +8,7 @@
 #include "slab/superslab_pool.h"
 #include "base/assert.h"
 #include "conf/options.h"
+#include "slab/purge.h"
 
 #define ALL_UNITS          UINT32_MAX
 #define DRAINING_USED_MAX  8u
@@ -128,7 +129,6 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     detach(s);
     s->free_units = (s->free_units & ~begun) | change.freed_zero | change.freed_dirty | ended;
     s->zero_units = (s->zero_units & ~begun) | change.freed_zero | change.purge_done;
-    s->purged_units = (s->purged_units & ~begun) | change.purge_done;
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
@@ -143,7 +143,7 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     HAK_ASSERT(s->tier == HAK_TIER_NONE);
     s->base = base;
     s->free_units = s->zero_units = ALL_UNITS;
-    s->purged_units = s->purging_units = 0;
+    s->purging_units = 0;
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
     attach(s);
@@ -157,7 +157,7 @@ void hak_superslab_free_to_whole(struct superslab *s) {
         dirty_unlink(s);
     }
     s->tier = HAK_TIER_WHOLE;
-    s->free_units = s->zero_units = s->purged_units = 0;
+    s->free_units = s->zero_units = 0;
     hak_superslab_pool.whole_count++;
 }
 
@@ -165,7 +165,6 @@ void hak_superslab_free_to_whole(struct superslab *s) {
 static void none_to_free(struct superslab *s, bool is_zero) {
     s->free_units = ALL_UNITS;
     s->zero_units = is_zero ? ALL_UNITS : 0;
-    s->purged_units = 0;
     s->tier = HAK_TIER_FREE;
     attach(s);
 }
@@ -240,6 +239,19 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
     return s;
 }
 
+void hak_superslab_note_owed(void) {
+    const struct superslab_pool *pool = &hak_superslab_pool;
+    const struct retention *retention = &pool->retention;
+    size_t lowest_floor_bytes = retention->is_set ? retention->set_bytes : HAK_RETENTION_BASE_BYTES;
+    if (pool->empty_count != 0 || pool->dirty_units * HAK_UNIT_BYTES > lowest_floor_bytes) {
+        hak_atomic_store_relaxed(&hak_purge_debt, true); /* relaxed: a hint, see hak_purge_is_owed() */
+    }
+}
+
+void hak_superslab_note_paid(void) {
+    hak_atomic_store_relaxed(&hak_purge_debt, false); /* relaxed: a hint, see hak_purge_is_owed() */
+}
+
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
     size_t units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
@@ -256,11 +268,14 @@ struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {
     if (pool->retention.is_set) { /* the program has said what may stay, in place of the options */
         return pool->empty_count * HAK_SUPERSLAB_BYTES > pool->retention.set_bytes ? oldest : NULL;
     }
-    if (pool->empty_count * HAK_SUPERSLAB_BYTES <= pool->retention.raised_bytes) {
-        return NULL; /* a proved cycle wants it again soon: HAKMEM_RETAIN_MB is its bound */
+    /* What proved cycles want again soon is bounded by HAKMEM_RETAIN_MB, and does not count. */
+    size_t proved = hak_round_up(pool->retention.raised_bytes, HAK_SUPERSLAB_BYTES) / HAK_SUPERSLAB_BYTES;
+    if (pool->empty_count <= proved) {
+        return NULL;
     }
-    bool is_over_count = pool->empty_count > hak_options.ss_lru_count;
-    bool is_over_bytes = pool->empty_count * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
+    size_t unproved = pool->empty_count - proved;
+    bool is_over_count = unproved > hak_options.ss_lru_count;
+    bool is_over_bytes = unproved * HAK_SUPERSLAB_BYTES > (size_t)hak_options.ss_lru_mb << 20;
     /* A sum: another thread, whose look at the clock was later, may have emptied it. */
     bool is_over_age = now_ms > oldest->emptied_ms + hak_options.ss_lru_ms;
     return is_over_count || is_over_bytes || is_over_age ? oldest : NULL;

@@ -55,6 +55,10 @@ struct superslab *hak_superslab_pop_spare(void);
  * NULL. */
 struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx);
 
+/* Units were given back: notes a debt if there may be something to purge; and that there is nothing left. */
+void hak_superslab_note_owed(void);
+void hak_superslab_note_paid(void);
+
 /* Bytes of dirty free units that may stay. */
 size_t hak_superslab_floor_bytes(uint64_t now_ms);
 

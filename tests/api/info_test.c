@@ -320,6 +320,7 @@ static void mmap_threshold_is_honoured(void **state) {
 static size_t bytes_kept_after_a_peak(void) {
     enum { COUNT = 48 * 1024 * 1024 / 512 };
     static void *peak[COUNT];
+    malloc_trim(0);
     size_t before_bytes = mallinfo2().arena;
     for (unsigned i = 0; i < COUNT; i++) {
         peak[i] = malloc(500);

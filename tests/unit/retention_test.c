@@ -13,7 +13,7 @@
 /* A second in which CYCLE bytes are given back and wanted again. */
 static uint64_t ping_pong_second(struct retention *r, uint64_t now_ms) {
     hak_retention_note_purged(r, CYCLE, now_ms);
-    hak_retention_note_rewanted(r, CYCLE, now_ms + 10);
+    hak_retention_note_missed(r, CYCLE, now_ms + 10);
     return now_ms + WINDOW_MS;
 }
 
@@ -50,13 +50,59 @@ static void floor_rises_after_three_seconds_of_ping_pong(void **state) {
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + CYCLE);
 }
 
+/* A cycle in which CYCLE bytes are given back and missed `later_ms` after that. */
+static uint64_t cycle(struct retention *r, uint64_t later_ms, uint64_t now_ms) {
+    hak_retention_note_purged(r, CYCLE, now_ms);
+    hak_retention_note_missed(r, CYCLE, now_ms + later_ms);
+    return now_ms + later_ms;
+}
+
+static void short_cycles_prove_as_much_as_long_ones(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = 1000000;
+    for (unsigned i = 0; i < 2; i++) {
+        now_ms = cycle(&r, 1, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    now_ms = cycle(&r, 1, now_ms);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + CYCLE);
+    now_ms = cycle(&r, 1, now_ms); /* and that was not enough yet */
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + 2 * CYCLE);
+}
+
+static void what_is_missed_late_proves_nothing(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = 1000000;
+    for (unsigned i = 0; i < 10; i++) {
+        now_ms = cycle(&r, 1001, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    /* One such cycle ends the row. */
+    (void)cycle(&r, 1, cycle(&r, 1001, cycle(&r, 1, cycle(&r, 1, now_ms))));
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms + 1004), HAK_RETENTION_BASE_BYTES);
+}
+
+/* A program that frees on and on meanwhile hands out a little: its purging is right. */
+static void a_long_purge_is_no_cycle(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = 1000000;
+    for (unsigned i = 0; i < 300; i++, now_ms += 100) {
+        hak_retention_note_purged(&r, MIB, now_ms);
+        hak_retention_note_missed(&r, MIB / 4, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+}
+
 static void memory_that_is_not_wanted_again_raises_nothing(void **state) {
     (void)state;
     struct retention r = {0};
     uint64_t now_ms = 1000000;
     for (unsigned second = 0; second < 10; second++, now_ms += WINDOW_MS) {
         hak_retention_note_purged(&r, CYCLE, now_ms);
-        hak_retention_note_rewanted(&r, CYCLE / 4, now_ms + 10);
+        hak_retention_note_missed(&r, CYCLE / 4, now_ms + 10);
     }
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
 }
@@ -86,7 +132,7 @@ static void raised_floor_falls_when_its_memory_lies_unused(void **state) {
     (void)state;
     struct retention r = {0};
     uint64_t now_ms = raise_floor(&r);
-    for (unsigned second = 0; second < 6; second++) {
+    for (unsigned second = 0; second < 6; second++) { /* half of the rest beyond the base each */
         now_ms = reuse_second(&r, CYCLE, now_ms);
     }
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
@@ -115,6 +161,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
         cmocka_unit_test(floor_rises_after_three_seconds_of_ping_pong),
+        cmocka_unit_test(short_cycles_prove_as_much_as_long_ones),
+        cmocka_unit_test(what_is_missed_late_proves_nothing),
+        cmocka_unit_test(a_long_purge_is_no_cycle),
         cmocka_unit_test(memory_that_is_not_wanted_again_raises_nothing),
         cmocka_unit_test(raised_floor_is_bounded_by_the_option),
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),

@@ -222,7 +222,7 @@ static void the_floor_stays_raised_for_a_thread_with_an_older_clock(void **state
     uint64_t now_ms = 1000000;
     for (unsigned second = 0; second < 5; second++, now_ms += 1000) {
         hak_retention_note_purged(&retention, 8 * MIB, now_ms);
-        hak_retention_note_rewanted(&retention, 8 * MIB, now_ms);
+        hak_retention_note_missed(&retention, 8 * MIB, now_ms);
     }
     size_t raised = hak_retention_floor_bytes(&retention, 0, now_ms);
     assert_true(raised >= 12 * MIB);

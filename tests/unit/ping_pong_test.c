@@ -1,0 +1,195 @@
+/*
+ * ping_pong_test.c - memory that a program frees and soon needs again stops going back and forth; memory that
+ * it frees for good goes back, a little in each call. Counts the system calls; time is simulated.
+ *
+ * suite: limit 60 s
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "hakmem.h"
+#include "slab/purge.h"
+#include "slab/retention.h"
+#include "slab/superslab.h"
+#include "support/rng.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BATCH_BLOCKS     40000u
+#define BATCH_BYTES      ((size_t)24 * MIB) /* about: blocks of 32 to 1200 bytes */
+#define ROUNDS           40u
+#define ROUND_MS         5u
+#define BULK_BLOCKS      200000u
+#define BULK_BYTES       500u
+#define SPILL_MAX_BLOCKS 128u /* each of which may have been the last of its slab */
+#define SOON_MS          8000u
+
+static uint64_t clock_ms = 1000000;
+static atomic_uint purge_calls;
+static atomic_size_t purged_bytes;
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    (void)clock;
+    *now =
+        (struct timespec){.tv_sec = (time_t)(clock_ms / 1000), .tv_nsec = (long)(clock_ms % 1000) * 1000000};
+    return 0;
+}
+
+int madvise(void *address, size_t bytes, int advice) {
+    if (advice == MADV_DONTNEED) {
+        atomic_fetch_add(&purge_calls, 1);
+        atomic_fetch_add(&purged_bytes, bytes);
+    }
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+int munmap(void *address, size_t bytes) {
+    if (bytes == HAK_SUPERSLAB_BYTES) { /* not the mappings of metadata or of libc */
+        atomic_fetch_add(&purge_calls, 1);
+        atomic_fetch_add(&purged_bytes, bytes);
+    }
+    return (int)syscall(SYS_munmap, address, bytes);
+}
+
+static size_t dirty_bytes(void) {
+    struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    return counts.dirty_units * HAK_UNIT_BYTES;
+}
+
+/* Dirty bytes beyond what may stay without proof: a base and an eighth of the slabs in use. */
+static size_t excess_bytes(void) {
+    struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    size_t used_units = (counts.mapped - counts.whole) * HAK_UNITS_PER_SUPERSLAB - counts.free_units;
+    size_t floor_bytes = HAK_RETENTION_BASE_BYTES + used_units * HAK_UNIT_BYTES / 8;
+    size_t dirty = counts.dirty_units * HAK_UNIT_BYTES;
+    return dirty > floor_bytes ? dirty - floor_bytes : 0;
+}
+
+static void *blocks[BULK_BLOCKS];
+static pthread_barrier_t handed_over;
+
+/* The consumer's half: frees each batch. */
+static void *consume(void *unused) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&handed_over);
+        for (unsigned i = 0; i < BATCH_BLOCKS; i++) {
+            hak_free(blocks[i]);
+        }
+        pthread_barrier_wait(&handed_over);
+    }
+    return unused;
+}
+
+static void a_steady_producer_and_consumer_do_not_purge(void **state) {
+    (void)state;
+    struct rng rng = rng_seeded(11);
+    pthread_t consumer;
+    unsigned calls_at_half = 0;
+    assert_int_equal(pthread_barrier_init(&handed_over, NULL, 2), 0);
+    assert_int_equal(pthread_create(&consumer, NULL, consume, NULL), 0);
+    for (unsigned round = 0; round < ROUNDS; round++, clock_ms += ROUND_MS) {
+        if (round == ROUNDS / 2) {
+            calls_at_half = atomic_load(&purge_calls);
+        }
+        for (unsigned i = 0; i < BATCH_BLOCKS; i++) {
+            blocks[i] = hak_malloc(32 + rng_below(&rng, 1168));
+            CHECK(blocks[i] != NULL);
+        }
+        pthread_barrier_wait(&handed_over);
+        pthread_barrier_wait(&handed_over);
+    }
+    assert_int_equal(pthread_join(consumer, NULL), 0);
+    unsigned calls = atomic_load(&purge_calls) - calls_at_half;
+    print_message("%u calls in the first half, %u in the second\n", calls_at_half, calls);
+    assert_true(calls_at_half > 0); /* the load goes beyond the floor: this test can fail */
+    assert_true(calls <= ROUNDS / 4);
+    assert_true(dirty_bytes() > BATCH_BYTES / 2); /* which is what spares the calls */
+}
+
+/* Follows the test above: what proved cycles kept is not wanted any more. */
+static void what_was_kept_goes_back_when_the_cycles_end(void **state) {
+    (void)state;
+    for (unsigned ms = 0; ms < SOON_MS; ms += 100, clock_ms += 100) {
+        for (unsigned i = 0; i < 300; i++) {
+            blocks[i] = hak_malloc(1000);
+        }
+        for (unsigned i = 0; i < 300; i++) {
+            hak_free(blocks[i]);
+        }
+    }
+    assert_true(excess_bytes() <= 2 * MIB);
+}
+
+static void shuffle(unsigned count) {
+    struct rng rng = rng_seeded(7);
+    for (unsigned i = count - 1; i != 0; i--) {
+        unsigned other = rng_below(&rng, i + 1);
+        void *block = blocks[i];
+        blocks[i] = blocks[other];
+        blocks[other] = block;
+    }
+}
+
+static void what_is_freed_in_bulk_goes_back_a_little_in_each_call(void **state) {
+    (void)state;
+    unsigned most_calls = 0;
+    size_t most_bytes = 0;
+    for (unsigned i = 0; i < BULK_BLOCKS; i++) {
+        blocks[i] = hak_malloc(BULK_BYTES);
+        assert_non_null(blocks[i]);
+    }
+    shuffle(BULK_BLOCKS);
+    for (unsigned i = 0; i < BULK_BLOCKS; i++) {
+        atomic_store(&purge_calls, 0);
+        atomic_store(&purged_bytes, 0);
+        hak_free(blocks[i]);
+        unsigned calls = atomic_load(&purge_calls);
+        size_t bytes = atomic_load(&purged_bytes);
+        most_calls = calls > most_calls ? calls : most_calls;
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+    }
+    print_message("at most %u calls and %zu KiB in one free; %zu KiB stay too long\n", most_calls,
+                  most_bytes / KIB, excess_bytes() / KIB);
+    assert_true(most_calls > 0 && most_calls <= HAK_PURGE_STEP_CALLS);
+    assert_true(most_bytes < HAK_PURGE_STEP_BYTES + HAK_SUPERSLAB_BYTES);
+    assert_true(excess_bytes() <= SPILL_MAX_BLOCKS * HAK_UNIT_BYTES);
+}
+
+static void *allocate_and_keep(void *unused) {
+    for (unsigned i = 0; i < BULK_BLOCKS / 4; i++) {
+        blocks[i] = hak_malloc(BULK_BYTES);
+        CHECK(blocks[i] != NULL);
+    }
+    for (unsigned i = 0; i < BULK_BLOCKS / 4; i++) {
+        hak_free(blocks[i]);
+    }
+    return unused;
+}
+
+static void a_thread_that_ends_leaves_no_debt(void **state) {
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, allocate_and_keep, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(hak_purge_is_owed());
+    assert_int_equal(excess_bytes(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_freed_in_bulk_goes_back_a_little_in_each_call),
+        cmocka_unit_test(a_thread_that_ends_leaves_no_debt),
+        cmocka_unit_test(a_steady_producer_and_consumer_do_not_purge),
+        cmocka_unit_test(what_was_kept_goes_back_when_the_cycles_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, heap_is_sound);
+}
