@@ -107,6 +107,7 @@ static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_r
 
 /* A CACHED or CACHED_ZERO block; false when out of memory, after everything that can be given back was. */
 static bool take(unsigned class_idx, struct block_ref *ref) {
+    hak_large_pay_debt();
     for (unsigned attempt = 0; attempt < 2; attempt++) {
         struct heap *heap = current_heap();
         if (attempt != 0) {
@@ -204,6 +205,7 @@ static bool is_own(hak_word word) {
 
 static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class_idx, bool is_own_slab) {
     struct class_state *state = &heap->classes[class_idx];
+    hak_large_pay_debt();
     if (HAKMEM_DEBUG_COUNTERS || hak_front_modes() != 0) {
         HAK_COUNT(&state->counters, frees, 1);
     }

@@ -88,6 +88,12 @@ struct hak_large_counts {
 HAK_COLD void hak_large_count(struct hak_large_counts *counts);
 
 /*
+ * Gives back some of what a large free left above the floor, if it did: for slow operations on small blocks,
+ * so that it goes back though no large block is touched. No lock held.
+ */
+void hak_large_pay_debt(void);
+
+/*
  * Gives free large memory back until at most about keep_bytes of it hold data; with 0 also what is clean, and
  * empty extents to the SuperSlab pool. Slow: no lock held. Returns the bytes given back.
  */

@@ -3,6 +3,7 @@
  * settled under it.
  */
 #include "large/release.h"
+#include "base/atomic.h"
 #include "large/extent.h"
 #include "large/mapping.h"
 #include "large/parked.h"
@@ -11,6 +12,8 @@
 
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
+
+_Atomic bool hak_release_has_debt;
 
 /* What a step gives back: the end of a mapping, the dirty part of a run, or a closed extent's SuperSlab. */
 struct step {
@@ -77,15 +80,16 @@ static bool pick(struct step *step, size_t excess_bytes, bool runs_first, bool m
     return false;
 }
 
-/* Lock held. What a free has to give back: of mappings and runs, whichever holds more. */
-static bool pick_excess(struct step *step, uint64_t now_ms) {
+/* Lock held. What is above the floor, at most max_bytes of it: of mappings and runs, whichever holds more. */
+static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
     size_t excess_bytes = hak_retain_excess();
     if (hak_mapping_totals.kept_count > hak_large_policy.kept_count_max) {
-        pick_mapping(step, hak_mapping_oldest(), SIZE_MAX);
+        pick_mapping(step, hak_mapping_oldest(), max_bytes);
         return true;
     }
     bool runs_first = hak_mapping_totals.kept_bytes < hak_retain.dirty_bytes / 2;
-    return excess_bytes != 0 && pick(step, excess_bytes, runs_first, now_ms >= hak_retain.purge_after_ms);
+    size_t wanted_bytes = excess_bytes < max_bytes ? excess_bytes : max_bytes;
+    return wanted_bytes != 0 && pick(step, wanted_bytes, runs_first, now_ms >= hak_retain.purge_after_ms);
 }
 
 /* No lock. Unmapping part of a mapping fails when the kernel's limit of maps is reached; purging does not. */
@@ -140,27 +144,42 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
     return given_bytes;
 }
 
-void hak_release_excess(uint64_t now_ms) {
+/* One call's worth of what is above the floor, from *left_bytes; false when nothing more can be given back
+ * now. */
+static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     struct step step;
+    hak_lock_acquire(&hak_large_lock);
+    bool has_step = pick_excess(&step, *left_bytes, now_ms);
+    hak_lock_release(&hak_large_lock);
+    if (!has_step) {
+        return false;
+    }
+    enum outcome outcome = carry_out(&step);
+    hak_lock_acquire(&hak_large_lock);
+    size_t given_bytes = settle(&step, outcome, now_ms);
+    hak_retain_returned(given_bytes, now_ms);
+    hak_lock_release(&hak_large_lock);
+    *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
+    /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
+    return outcome == UNMAPPED || (outcome == PURGED && step.mapping == NULL);
+}
+
+void hak_release_excess(uint64_t now_ms) {
+    size_t left_bytes = hak_large_policy.release_bytes_max;
+    unsigned calls = 0;
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();
     hak_lock_release(&hak_large_lock);
-    for (unsigned calls = 0; calls < hak_large_policy.release_calls_max; calls++) {
-        hak_lock_acquire(&hak_large_lock);
-        bool has_step = pick_excess(&step, now_ms);
-        hak_lock_release(&hak_large_lock);
-        if (!has_step) {
-            return;
-        }
-        enum outcome outcome = carry_out(&step);
-        hak_lock_acquire(&hak_large_lock);
-        hak_retain_returned(settle(&step, outcome, now_ms), now_ms);
-        hak_lock_release(&hak_large_lock);
-        /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this free. */
-        if (outcome == FAILED || (outcome == PURGED && step.mapping != NULL)) {
-            return;
-        }
+    while (left_bytes >= HAK_UNIT_BYTES && calls < hak_large_policy.release_calls_max &&
+           release_step(&left_bytes, now_ms)) {
+        calls++;
     }
+    hak_lock_acquire(&hak_large_lock);
+    /* What failed is left alone for a while: no debt, or every operation would try it. */
+    bool has_debt = hak_retain_is_over() && now_ms >= hak_retain.purge_after_ms &&
+                    (left_bytes < HAK_UNIT_BYTES || calls == hak_large_policy.release_calls_max);
+    hak_atomic_store_relaxed(&hak_release_has_debt, has_debt); /* relaxed: a hint */
+    hak_lock_release(&hak_large_lock);
 }
 
 /* Gives every empty extent back to the SuperSlab pool. */
@@ -220,6 +239,7 @@ size_t hak_release_all(size_t keep_bytes) {
     }
     if (keep_bytes == 0) {
         close_empty_extents();
+        hak_atomic_store_relaxed(&hak_release_has_debt, false); /* relaxed: a hint */
     }
     return trim.given_bytes;
 }

@@ -8,13 +8,20 @@
 #define HAK_LARGE_RELEASE_H
 
 #include "base/compiler.h"
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
- * Brings dirty memory down to its floor, by at most hak_large_policy.release_calls_max calls for memory to go
- * back. Slow. A call that fails changes nothing but that purging is left alone for a second.
+ * Brings dirty memory down to its floor, by at most hak_large_policy.release_calls_max calls for at most
+ * release_bytes_max to go back: a MiB of pages takes the kernel some 25 us. What is left above the floor then
+ * is a debt: the next operations pay it off. Slow. A call that fails changes nothing but that purging is left
+ * alone for a second.
  */
 void hak_release_excess(uint64_t now_ms);
+
+/* Whether memory above the floor waits to go back. Relaxed: a hint. */
+extern _Atomic bool hak_release_has_debt;
 
 /*
  * Gives all free memory back until at most keep_bytes of dirty memory are left; with 0 also what is free and

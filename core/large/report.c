@@ -107,6 +107,12 @@ void hak_large_count(struct hak_large_counts *counts) {
     hak_lock_release(&hak_large_lock);
 }
 
+void hak_large_pay_debt(void) {
+    if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_release_has_debt))) { /* relaxed: a hint */
+        hak_release_excess(hak_os_now_ms());
+    }
+}
+
 size_t hak_large_trim(size_t keep_bytes) {
     return hak_release_all(keep_bytes);
 }

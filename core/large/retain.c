@@ -28,6 +28,7 @@ struct hak_large_policy hak_large_policy = {
     .proof_count = 3,
     .proof_ms = 1000,
     .release_calls_max = 16,
+    .release_bytes_max = 16 * MIB,
     .kept_count_max = 64,
     .move_min_bytes = (size_t)128 * 1024,
     .moved_count_max = 16384,
