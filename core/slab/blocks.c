@@ -1,9 +1,10 @@
 /*
  * blocks.c - see blocks.h.
  *
- * Order: a returned block's FREE byte is stored (release) before its slab's count is raised, and the count is
- * this thread's last access to the slab. A sweep may find FREE bytes that are not counted yet; the count then
- * runs below the truth until it is, never above, so a slab is never retired while a count is under way.
+ * Order: a returned block's FREE byte is stored (release) before its slab's count is raised, and the last
+ * count is this thread's last access to the slab. A sweep may find FREE bytes that are not counted yet; the
+ * count then runs below the truth until it is, never above, so a slab is never retired while a count is under
+ * way.
  */
 #include "slab/blocks.h"
 #include "base/assert.h"
@@ -13,24 +14,45 @@
 #include "slab/slab_word.h"
 #include <string.h>
 
-/* Slabs that a returned batch may touch before counts are written back early. A power of two. */
+/* Units that a returned batch may touch before counts are written back early. A power of two, at most 32. */
 #define TALLY_SLOTS 32u
 
+/* A refill under way: free entries of the caller's array are [first, next), filled from the end downwards. */
 struct sweep {
     struct slab *slab;
-    struct block_ref *refs; /* filled from the end downwards */
-    unsigned want;
-    unsigned got;
+    size_t block_bytes;
+    struct block_ref *first;
+    struct block_ref *next;
 };
 
-static void take_block(struct sweep *sweep, unsigned block_idx, uint8_t header_value) {
-    struct slab *slab = sweep->slab;
-    struct block_ref *ref = &sweep->refs[sweep->want - 1 - sweep->got++];
-    ref->block = (void *)(slab->base + (size_t)block_idx * hak_class_block_bytes[slab->class_idx]);
-    ref->header = &slab->map[block_idx];
-    /* relaxed: only the lease holder turns FREE or NEVER into anything; the release of the lease publishes it
-     */
-    hak_atomic_store_relaxed(ref->header, header_value);
+static unsigned room_of(const struct sweep *sweep) {
+    return (unsigned)(sweep->next - sweep->first);
+}
+
+/* The lowest `count` set bits of a mask. */
+static uint32_t lowest_bits(uint32_t mask, unsigned count) {
+    uint32_t rest = mask;
+    for (; rest != 0 && count != 0; count--) {
+        rest &= rest - 1;
+    }
+    return mask ^ rest;
+}
+
+/* Takes the blocks of one group whose bits are set; there is room for them. */
+HAK_INLINE void take_group(struct sweep *sweep, unsigned group, uint32_t mask) {
+    hak_header *headers = &sweep->slab->map[group];
+    uintptr_t base = sweep->slab->base + group * sweep->block_bytes;
+    size_t block_bytes = sweep->block_bytes;
+    struct block_ref *next = sweep->next;
+    for (; mask != 0; mask &= mask - 1) {
+        size_t i = hak_ctz32(mask);
+        next--;
+        next->block = (void *)(base + i * block_bytes);
+        next->header = headers + i;
+        /* relaxed: only the lease holder turns FREE into anything; the release of the lease publishes it */
+        hak_atomic_store_relaxed(headers + i, HAK_HEADER_CACHED);
+    }
+    sweep->next = next;
 }
 
 /* Takes FREE blocks in [from, to) until enough are had; returns where the next sweep should start. */
@@ -43,12 +65,12 @@ static unsigned sweep_range(struct sweep *sweep, unsigned from, unsigned to) {
         if (to - group < HAK_MAP_GROUP_BLOCKS) {
             free_mask &= hak_mask32(to - group);
         }
-        for (; free_mask != 0; free_mask &= free_mask - 1) {
-            unsigned block_idx = group + hak_ctz32(free_mask);
-            take_block(sweep, block_idx, HAK_HEADER_CACHED);
-            if (sweep->got == sweep->want) {
-                return block_idx + 1;
-            }
+        if (room_of(sweep) <= HAK_MAP_GROUP_BLOCKS) {
+            free_mask = lowest_bits(free_mask, room_of(sweep));
+        }
+        take_group(sweep, group, free_mask);
+        if (sweep->next == sweep->first) {
+            return group + hak_log2(free_mask) + 1;
         }
     }
     return to;
@@ -59,7 +81,7 @@ static void sweep_freed(struct sweep *sweep) {
     unsigned start = slab->sweep_cursor;
     unsigned end = slab->carved_blocks;
     unsigned cursor = sweep_range(sweep, start, end);
-    if (sweep->got < sweep->want && start != 0) {
+    if (sweep->next != sweep->first && start != 0) {
         cursor = sweep_range(sweep, 0, start);
     }
     slab->sweep_cursor = (uint16_t)(cursor < end ? cursor : 0);
@@ -68,10 +90,18 @@ static void sweep_freed(struct sweep *sweep) {
 static void carve(struct sweep *sweep) {
     struct slab *slab = sweep->slab;
     uint8_t header_value = slab->is_zero ? HAK_HEADER_CACHED_ZERO : HAK_HEADER_CACHED;
-    while (sweep->got < sweep->want && slab->carved_blocks < slab->capacity_blocks) {
-        take_block(sweep, slab->carved_blocks, header_value);
-        slab->carved_blocks++;
+    unsigned left = (unsigned)(slab->capacity_blocks - slab->carved_blocks);
+    unsigned count = room_of(sweep) < left ? room_of(sweep) : left;
+    uintptr_t block = slab->base + slab->carved_blocks * sweep->block_bytes;
+    hak_header *header = &slab->map[slab->carved_blocks];
+    for (unsigned i = 0; i < count; i++) {
+        *--sweep->next = (struct block_ref){.block = (void *)block, .header = header};
+        /* relaxed: only the lease holder turns NEVER into anything, as in take_group() */
+        hak_atomic_store_relaxed(header, header_value);
+        header++;
+        block += sweep->block_bytes;
     }
+    slab->carved_blocks = (uint16_t)(slab->carved_blocks + count);
 }
 
 /* Debug: what was taken is inside the slab, each block's header found again by the look-up that free makes.
@@ -95,25 +125,33 @@ static bool may_have_freed(const struct slab *slab) {
 }
 
 unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want) {
-    struct sweep sweep = {.slab = slab, .refs = refs, .want = want, .got = 0};
+    struct sweep sweep = {.slab = slab,
+                          .block_bytes = hak_class_block_bytes[slab->class_idx],
+                          .first = refs,
+                          .next = refs + want};
     slab->purged_blocks = HAK_NEVER_PURGED;
     if (may_have_freed(slab)) {
         sweep_freed(&sweep);
     }
     carve(&sweep);
-    if (sweep.got < want && sweep.got != 0) {
-        memmove(refs, refs + (want - sweep.got), sweep.got * sizeof *refs);
+    unsigned got = want - room_of(&sweep);
+    if (got != want && got != 0) {
+        memmove(refs, sweep.next, got * sizeof *refs);
     }
     if (!HAKMEM_BUILD_RELEASE) {
-        check_batch(slab, refs, sweep.got);
+        check_batch(slab, refs, got);
     }
-    return sweep.got;
+    return got;
 }
 
-/* How many blocks of a batch each slab gets: a small direct-mapped table, written back on a collision. */
+/*
+ * How many blocks of a batch each unit gets: a small direct-mapped table, written back on a collision. By
+ * units, not slabs, since a block's address tells its unit.
+ */
 struct tally {
-    struct slab *slabs[TALLY_SLOTS];
+    uintptr_t units[TALLY_SLOTS]; /* address >> HAK_UNIT_SHIFT; 0: never used */
     unsigned blocks[TALLY_SLOTS];
+    uint32_t used;    /* bits of the slots in use */
     uint32_t owner;   /* the returning heap */
     unsigned foreign; /* blocks of slabs that are not its own */
     hak_event_handler handler;
@@ -121,7 +159,7 @@ struct tally {
 };
 
 static void tally_flush(struct tally *tally, unsigned slot) {
-    struct slab *slab = tally->slabs[slot];
+    struct slab *slab = hak_slab_of_block((const void *)(tally->units[slot] << HAK_UNIT_SHIFT));
     /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
     uint32_t owner = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word));
     tally->foreign += owner != tally->owner ? tally->blocks[slot] : 0;
@@ -129,33 +167,34 @@ static void tally_flush(struct tally *tally, unsigned slot) {
     if (event != HAK_EVENT_NONE) {
         tally->handler(slab, event, tally->context);
     }
-    tally->blocks[slot] = 0;
 }
 
-static void tally_add(struct tally *tally, struct slab *slab) {
-    unsigned slot = (unsigned)((uintptr_t)slab / sizeof *slab) & (TALLY_SLOTS - 1);
-    if (tally->blocks[slot] != 0 && tally->slabs[slot] != slab) {
+/* Gives the slot to a unit, writing back what another one has in it. */
+static HAK_NOINLINE void tally_open(struct tally *tally, unsigned slot, uintptr_t unit) {
+    if ((tally->used >> slot & 1u) != 0) {
         tally_flush(tally, slot);
     }
-    tally->slabs[slot] = slab;
-    tally->blocks[slot]++;
+    tally->used |= (uint32_t)1 << slot;
+    tally->units[slot] = unit;
+    tally->blocks[slot] = 0;
 }
 
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context) {
     struct tally tally = {.owner = owner, .handler = handler, .context = context};
-    for (unsigned i = 0; i < count; i++) {
+    for (const struct block_ref *ref = refs; ref != refs + count; ref++) {
+        uintptr_t unit = (uintptr_t)ref->block >> HAK_UNIT_SHIFT;
+        unsigned slot = (unsigned)unit % TALLY_SLOTS;
         /* release: pairs with the acquire loads in hak_headers_equal(): whoever takes the block out sees our
          * writes */
-        hak_atomic_store_release(refs[i].header, HAK_HEADER_FREE);
-    }
-    for (unsigned i = 0; i < count; i++) {
-        tally_add(&tally, hak_slab_of_block(refs[i].block));
-    }
-    for (unsigned slot = 0; slot < TALLY_SLOTS; slot++) {
-        if (tally.blocks[slot] != 0) {
-            tally_flush(&tally, slot);
+        hak_atomic_store_release(ref->header, HAK_HEADER_FREE);
+        if (HAK_UNLIKELY(tally.units[slot] != unit)) {
+            tally_open(&tally, slot, unit);
         }
+        tally.blocks[slot]++;
+    }
+    for (; tally.used != 0; tally.used &= tally.used - 1) {
+        tally_flush(&tally, hak_ctz32(tally.used));
     }
     if (hak_purge_is_owed()) {
         hak_purge_step();
