@@ -3,8 +3,10 @@
  *
  * 16-byte steps to 128 bytes, then four classes per doubling: tiny to 1 KiB, mid to 32 KiB. Worst internal
  * waste is 20 % (just above a power of two), 10 % on average. Span lengths keep what is left at a slab's end
- * below 2.5 % of it. A class whose size is a power of two has its blocks aligned to that size, because slabs
- * start at multiples of 64 KiB and blocks at the slab's start.
+ * below 2.5 % of it, OS pages of 4 KiB that no block reaches not counted: they are never touched. Up to 8 KiB
+ * a slab is one unit, because free finds the blocks of further units by a longer way. A class whose size is a
+ * power of two has its blocks aligned to that size, because slabs start at multiples of 64 KiB and blocks at
+ * the slab's start.
  */
 #ifndef HAK_META_CLASSES_H
 #define HAK_META_CLASSES_H
@@ -38,12 +40,12 @@
     X(21, 1280, 1536, 1)                                                                                     \
     X(22, 1536, 1792, 1)                                                                                     \
     X(23, 1792, 2048, 1)                                                                                     \
-    X(24, 2048, 2560, 2)                                                                                     \
+    X(24, 2048, 2560, 1)                                                                                     \
     X(25, 2560, 3072, 1)                                                                                     \
     X(26, 3072, 3584, 1)                                                                                     \
     X(27, 3584, 4096, 1)                                                                                     \
-    X(28, 4096, 5120, 2)                                                                                     \
-    X(29, 5120, 6144, 2)                                                                                     \
+    X(28, 4096, 5120, 1)                                                                                     \
+    X(29, 5120, 6144, 1)                                                                                     \
     X(30, 6144, 7168, 1)                                                                                     \
     X(31, 7168, 8192, 1)                                                                                     \
     X(32, 8192, 10240, 3)                                                                                    \

@@ -12,6 +12,7 @@
 _Static_assert(FIRST_FURTHER_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
 
 struct hak_registry hak_registry;
+struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
 struct hak_registry_home hak_registry_home = {.leaf = hak_registry.zero_leaf};
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
@@ -30,12 +31,12 @@ static unsigned row_of(unsigned class_idx, unsigned unit) {
 
 void hak_registry_init(void) {
     for (unsigned kind = 0; kind <= HAK_KIND_LARGE_FREED; kind++) {
-        hak_registry.rows[kind].kind = (uint8_t)kind;
+        hak_registry_rows[kind].kind = (uint8_t)kind;
     }
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
             HAK_ASSERT(unit == 0 || row_of(c, unit) < HAK_FIRST_SLAB_ROW);
-            struct hak_registry_row *row = &hak_registry.rows[row_of(c, unit)];
+            struct hak_registry_row *row = &hak_registry_rows[row_of(c, unit)];
             row->offset_bias = (uint32_t)(unit * HAK_UNIT_BYTES);
             row->class_idx = (uint8_t)c;
             row->kind = HAK_KIND_SLAB;

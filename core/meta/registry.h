@@ -47,11 +47,13 @@ struct hak_registry_row {
 };
 
 struct hak_registry {
-    _Atomic uintptr_t top[HAK_TOP_ENTRIES];          /* bytes from the zero leaf to this one */
-    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS];      /* never written */
-    struct hak_registry_row rows[HAK_REGISTRY_ROWS]; /* const after hak_registry_init */
+    _Atomic uintptr_t top[HAK_TOP_ENTRIES];     /* bytes from the zero leaf to this one */
+    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS]; /* never written */
 };
 extern struct hak_registry hak_registry;
+
+/* Const after hak_registry_init(). */
+extern struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
 
 /*
  * The first leaf of the process: nearly all blocks lie there, and it is found without a load that waits for
@@ -93,7 +95,7 @@ HAK_ALWAYS_INLINE hak_word hak_registry_word(const void *pointer) {
 }
 
 HAK_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
-    return &hak_registry.rows[(uint8_t)word];
+    return &hak_registry_rows[(uint8_t)word];
 }
 
 /* Tag and row of the first unit of a slab of class 0 of that heap: those of its other classes count on from

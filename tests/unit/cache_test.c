@@ -18,11 +18,11 @@
 
 #include <pthread.h>
 
-#define CLASS_OF_128   7u  /* a cache has 254 blocks at most */
+#define CLASS_OF_64    3u  /* a cache has 1022 blocks at most */
 #define CLASS_OF_768   17u /* for the test of cold classes */
 #define CLASS_OF_896   18u /* for that of LIFO */
 #define CLASS_OF_1024  19u /* a cache has 128 KiB of them at most */
-#define CLASS_OF_1280  20u /* for that of rising addresses */
+#define CLASS_OF_640   20u /* for that of rising addresses */
 #define CLASS_OF_1536  21u /* for that of orphans */
 #define CLASS_OF_4096  27u /* 16 in a slab: for that of the warm pool */
 #define CLASS_OF_7168  30u /* 9 in a slab: for that of remote frees */
@@ -31,7 +31,7 @@
 
 #define HEAT        32u
 #define FIRST       30u
-#define BLOCKS_MAX  1024u
+#define BLOCKS_MAX  4096u
 #define WARM_SLABS  24u
 #define WARM_BLOCKS 16u
 
@@ -91,12 +91,14 @@ static unsigned capacity_after_ping_pong(struct heap *heap, unsigned class_idx) 
 static void a_cache_that_ping_pongs_doubles_up_to_its_bound(void **state) {
     (void)state;
     struct heap *heap = hak_heap_attach();
-    assert_true(hak_cache_make_hot(heap, CLASS_OF_128, 0));
-    assert_int_equal(heap->classes[CLASS_OF_128].capacity_blocks, FIRST);
-    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_128), 62);
-    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_128), 126);
-    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_128), 254);
-    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_128), 254);
+    assert_true(hak_cache_make_hot(heap, CLASS_OF_64, 0));
+    assert_int_equal(heap->classes[CLASS_OF_64].capacity_blocks, FIRST);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 62);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 126);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 254);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 510);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 1022);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 1022);
     assert_true(hak_cache_make_hot(heap, CLASS_OF_1024, 0));
     assert_int_equal(heap->classes[CLASS_OF_1024].capacity_blocks, FIRST);
     assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_1024), 62);
@@ -165,7 +167,7 @@ static unsigned assert_refill_rises(struct heap *heap, unsigned class_idx, unsig
 
 static void a_refill_hands_out_rising_addresses(void **state) {
     (void)state;
-    const unsigned c = CLASS_OF_1280;
+    const unsigned c = CLASS_OF_640;
     struct heap *heap = hak_heap_attach();
     assert_true(hak_cache_make_hot(heap, c, 0));
     unsigned count = assert_refill_rises(heap, c, 0); /* never used ones */
