@@ -65,14 +65,11 @@ RELEASE_FLAGS := $(CORE_FLAGS) -O3 -g -DNDEBUG -DHAKMEM_BUILD_RELEASE=1 \
                  $(if $(filter 1,$(HAKMEM_DEBUG_COUNTERS)),-DHAKMEM_DEBUG_COUNTERS=1)
 DEBUG_FLAGS := $(CORE_FLAGS) -O1 -g -fno-omit-frame-pointer -DHAKMEM_BUILD_RELEASE=0
 # -O3 is for what a hit, a refill or a spill passes through. For the rest it would buy nothing and cost code, which every
-# process that preloads hakmem has in memory; what runs at start, at exit or when asked is made small.
+# process that preloads hakmem has in memory. (-Os for some of it saved 4 KiB more and cost random_mixed time.)
 HOT_SOURCES := $(addprefix core/,slab/blocks.c slab/slab.c slab/slab_list.c heap/front.c heap/homeward.c heap/supply.c \
                  heap/unified_cache.c api/malloc.c api/cxx.c api/hakmem.c)
-SMALL_SOURCES := $(filter core/conf/% core/process/% core/api/%,$(SOURCES))
 COOL_FLAGS_release := -O2
 COOL_FLAGS_archive := -O2
-SMALL_FLAGS_release := -Os
-SMALL_FLAGS_archive := -Os
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
 SO_LINK_FLAGS := -shared -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
@@ -123,11 +120,11 @@ static_objects_$1 = $$(STATIC_SOURCES:core/%.c=build/$1/%.o)
 build/$1/%.o: core/%.c build/$1/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(compile_$1) $$(if $$(filter $$(HOT_SOURCES),$$<),,$$(if $$(filter $$(SMALL_SOURCES),$$<),$$(SMALL_FLAGS_$1),$$(COOL_FLAGS_$1))) \
+	$$(Q)$$(compile_$1) $$(if $$(filter $$(HOT_SOURCES),$$<),,$$(COOL_FLAGS_$1)) \
 	    $$(if $$(filter core/api/%,$$<),$$(API_FLAGS)) -MMD -MP -c $$< -o $$@
 
 build/$1/flags: FORCE
-	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1) $$(COOL_FLAGS_$1) $$(SMALL_FLAGS_$1) $$(API_FLAGS))
+	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1) $$(COOL_FLAGS_$1) $$(API_FLAGS))
 
 # Relinks when a source goes, which no timestamp shows, and when only LDFLAGS change.
 build/$1/link: FORCE

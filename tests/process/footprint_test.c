@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RSS_EXTRA_KIB_MAX 300l   /* 0.3 MB */
+#define RSS_EXTRA_KIB_MAX 307l   /* 0.3 MiB */
 #define VSZ_EXTRA_KIB_MAX 24000l /* 24 MB */
 #define RUNS              25u
 
