@@ -9,7 +9,7 @@
 # installing PREFIX= LIBDIR= INCLUDEDIR= DESTDIR=.
 
 # Bottom-up: a file may include files of its own floor and of those to the left. tests/checks/layers.py reads this.
-FLOORS := base os conf meta slab large heap process api
+FLOORS := base os conf meta slab large check heap process api
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -70,6 +70,14 @@ HOT_SOURCES := $(addprefix core/,slab/blocks.c slab/slab.c slab/slab_list.c heap
                  heap/unified_cache.c api/malloc.c api/cxx.c api/hakmem.c)
 COOL_FLAGS_release := -O2
 COOL_FLAGS_archive := -O2
+# What checked mode alone runs, with frame pointers, so that its stacks can be walked. In the shared library it lies in
+# a segment of its own, far from the rest: the kernel maps a file's pages 16 at a time, and no process but a checked one
+# should hold these.
+FAR_SOURCES := $(wildcard core/check/*.c)
+FAR_FLAGS := -Os -fno-omit-frame-pointer
+FAR_FLAGS_release := -fno-lto -fno-reorder-functions
+FAR_LINK_FLAGS_release := -Wl,--section-start=hak_far=0x400000
+OBJCOPY ?= objcopy
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
 SO_LINK_FLAGS := -shared -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
@@ -121,10 +129,13 @@ build/$1/%.o: core/%.c build/$1/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
 	$$(Q)$$(compile_$1) $$(if $$(filter $$(HOT_SOURCES),$$<),,$$(COOL_FLAGS_$1)) \
-	    $$(if $$(filter core/api/%,$$<),$$(API_FLAGS)) -MMD -MP -c $$< -o $$@
+	    $$(if $$(filter core/api/%,$$<),$$(API_FLAGS)) \
+	    $$(if $$(filter $$(FAR_SOURCES),$$<),$$(FAR_FLAGS) $$(FAR_FLAGS_$1)) -MMD -MP -c $$< -o $$@
+	$$(if $$(FAR_FLAGS_$1),$$(if $$(filter $$(FAR_SOURCES),$$<),$$(Q)$$(OBJCOPY) --rename-section .text=hak_far $$@))
 
 build/$1/flags: FORCE
-	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1) $$(COOL_FLAGS_$1) $$(API_FLAGS))
+	$$(call remember,$$(shell $$(CC_$1) --version 2>/dev/null | sed -n 1p) $$(compile_$1) $$(COOL_FLAGS_$1) $$(API_FLAGS) \
+	    $$(FAR_FLAGS) $$(FAR_FLAGS_$1))
 
 # Relinks when a source goes, which no timestamp shows, and when only LDFLAGS change.
 build/$1/link: FORCE
@@ -140,7 +151,7 @@ FORCE:
 # $(call link_so,FLAVOUR)
 define link_so
 $(call say,LD,$@)
-$(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(LDFLAGS) -o $@
+$(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(FAR_LINK_FLAGS_$1) $(LDFLAGS) -o $@
 endef
 
 # One object in the archive: a program gets all of hakmem or nothing, never its malloc with libc's realloc.

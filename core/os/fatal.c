@@ -10,7 +10,8 @@
 
 #define LINE_BYTES_MAX 256u
 
-static const char *const fault_texts[] = {
+/* Arrays, not pointers: these would be relocations, which every process pays for. */
+static const char fault_texts[][28] = {
     [HAK_FAULT_DOUBLE_FREE] = "double free of",          [HAK_FAULT_INVALID_POINTER] = "invalid pointer",
     [HAK_FAULT_NOT_OURS] = "pointer not from this heap", [HAK_FAULT_HEADER_DAMAGED] = "header damaged at",
     [HAK_FAULT_USE_OF_FREED] = "use of freed block",

@@ -107,6 +107,10 @@ uint64_t hak_os_process_id(void);
 void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
 void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count);
 
+/* The address at which the program itself began, whatever loader ran before; 0 when the kernel does not say.
+ */
+uintptr_t hak_os_program_entry(void);
+
 /* True when the program runs with privileges its user does not have (AT_SECURE). */
 bool hak_os_is_secure(void);
 

@@ -318,6 +318,13 @@ void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
     errno = saved;
 }
 
+uintptr_t hak_os_program_entry(void) {
+    int saved = errno;
+    uintptr_t entry = getauxval(AT_ENTRY);
+    errno = saved;
+    return entry;
+}
+
 bool hak_os_is_secure(void) {
     int saved = errno;
     bool is_secure = getauxval(AT_SECURE) != 0;

@@ -1,0 +1,29 @@
+/*
+ * libc.h - functions of the C library and the loader that checked mode alone needs.
+ *
+ * Looked up by name when checked mode begins, not linked: a process without it then has no slot to bind for
+ * them, and a C library that lacks one (musl has no backtrace) serves all the same. NULL: not there. Const
+ * after hak_check_find_libc(). Needs _GNU_SOURCE.
+ */
+#ifndef HAK_CHECK_LIBC_H
+#define HAK_CHECK_LIBC_H
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+struct hak_check_libc {
+    int (*backtrace)(void **frames, int count);
+    int (*dladdr)(const void *address, Dl_info *info);
+    pthread_t (*self)(void);
+    int (*getattr)(pthread_t thread, pthread_attr_t *attributes);
+    int (*getstack)(const pthread_attr_t *attributes, void **low, size_t *bytes);
+    int (*destroy)(pthread_attr_t *attributes);
+};
+extern struct hak_check_libc hak_check_libc;
+
+/* In a constructor: takes the loader's lock and may allocate. A program linked with -static has no loader:
+ * all NULL.
+ */
+void hak_check_find_libc(void);
+
+#endif

@@ -1,0 +1,266 @@
+/*
+ * trace.c - see trace.h.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* Dl_info */
+#endif
+#include "check/trace.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "check/libc.h"
+#include "meta/arena.h"
+#include "os/os.h"
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+
+#define BUCKETS         ((size_t)1 << 15)
+#define KEPT_BYTES_MAX  ((size_t)64 * 1024 * 1024) /* programs that recurse make new stacks without end */
+#define OWN_FRAMES_MAX  12u                        /* of hakmem above the program's frames */
+#define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
+#define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
+#define HASH_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
+#define HASH_SHIFT      29
+
+/* Const once published. */
+struct hak_trace {
+    const struct hak_trace *next;
+    uint64_t hash;
+    unsigned count;
+    void *frames[];
+};
+
+/* Where the calling thread's stack lies. Owner: the thread. high 0: not asked yet. */
+static HAK_TLS struct {
+    uintptr_t low, high;
+    void *root;   /* the return address into what started the thread; NULL: not known yet */
+    bool is_busy; /* inside here: what libc allocates now gets no trace */
+} own_stack;
+
+static struct {
+    unsigned frames_max;           /* const after start */
+    uintptr_t libc_low, libc_high; /* const after start */
+    uintptr_t own_low, own_high;   /* const after start: this library's code; empty in an archive */
+    _Atomic(const struct hak_trace *) *buckets; /* const after start; NULL: off */
+    _Atomic size_t kept_bytes;
+} traces;
+
+/* ---- start ---- */
+
+/* The end of the object that is loaded at `base`, from its own headers. */
+static uintptr_t object_end(uintptr_t base) {
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
+    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + header->e_phoff);
+    uintptr_t end = base;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        if (segment[i].p_type == PT_LOAD && base + segment[i].p_vaddr + segment[i].p_memsz > end) {
+            end = base + segment[i].p_vaddr + segment[i].p_memsz;
+        }
+    }
+    return end;
+}
+
+static void find_libc(void) {
+    Dl_info libc;
+    const void *inside = (const void *)(uintptr_t)hak_check_libc.backtrace;
+    if (inside != NULL && hak_check_libc.dladdr != NULL && hak_check_libc.dladdr(inside, &libc) != 0) {
+        traces.libc_low = (uintptr_t)libc.dli_fbase;
+        traces.libc_high = object_end(traces.libc_low);
+    }
+}
+
+/* Finds this library's own range, unless it is part of the program. */
+static void find_own_code(void) {
+    Dl_info own;
+    if (hak_check_libc.dladdr == NULL ||
+        hak_check_libc.dladdr((const void *)(uintptr_t)find_own_code, &own) == 0 ||
+        memcmp(own.dli_fbase, ELFMAG, SELFMAG) != 0) {
+        return;
+    }
+    uintptr_t base = (uintptr_t)own.dli_fbase;
+    uintptr_t end = object_end(base);
+    if (hak_os_program_entry() < base || hak_os_program_entry() >= end) {
+        traces.own_low = base;
+        traces.own_high = end;
+    }
+}
+
+void hak_trace_prepare(unsigned frames) {
+    void *memory;
+    void *first[1];
+    hak_check_find_libc();
+    if (frames == 0 || hak_os_map(NULL, BUCKETS * sizeof *traces.buckets, &memory) != 0) {
+        return;
+    }
+    if (hak_check_libc.backtrace != NULL) {
+        (void)hak_check_libc.backtrace(first, 1); /* loads libgcc_s, which no free may do */
+    }
+    find_libc();
+    find_own_code();
+    traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
+    traces.buckets = memory;
+}
+
+/* ---- walking ---- */
+
+static void find_stack(void) {
+    pthread_attr_t attributes;
+    void *low;
+    size_t bytes;
+    own_stack.high = 1; /* nothing lies in it */
+    if (hak_check_libc.self == NULL || hak_check_libc.getattr == NULL || hak_check_libc.getstack == NULL ||
+        hak_check_libc.destroy == NULL || hak_check_libc.getattr(hak_check_libc.self(), &attributes) != 0) {
+        return;
+    }
+    if (hak_check_libc.getstack(&attributes, &low, &bytes) == 0) {
+        own_stack.low = (uintptr_t)low;
+        own_stack.high = (uintptr_t)low + bytes;
+    }
+    (void)hak_check_libc.destroy(&attributes);
+}
+
+static bool is_frame(uintptr_t frame) {
+    return frame >= own_stack.low && frame < own_stack.high &&
+           own_stack.high - frame >= 2 * sizeof(uintptr_t) && hak_is_aligned(frame, sizeof(uintptr_t));
+}
+
+/*
+ * The chain of frame pointers: each frame holds the caller's frame and the return address. Safe on any
+ * contents: every frame lies in this thread's stack, above the one before.
+ */
+static unsigned walk_frames(uintptr_t frame, void **frames, unsigned max) {
+    unsigned count = 0;
+    uintptr_t below = 0;
+    while (frame > below && count < max && is_frame(frame)) {
+        const uintptr_t *words = (const uintptr_t *)frame;
+        frames[count++] = (void *)(words[1] & ADDRESS_MASK);
+        below = frame;
+        frame = words[0];
+    }
+    return count;
+}
+
+/*
+ * Where the thread's own code begins, from a whole stack: the innermost of the frames of libc at its outer
+ * end, beyond which there may be one more, the program's entry. NULL when a constructor runs: the loader is
+ * there.
+ */
+static void *find_root(void *const *frames, unsigned count) {
+    void *root = NULL;
+    for (unsigned i = count; i > 0 && count - i <= ROOT_FRAMES_MAX; i--) {
+        uintptr_t address = (uintptr_t)frames[i - 1];
+        bool is_libc = address >= traces.libc_low && address < traces.libc_high;
+        if (is_libc) {
+            root = frames[i - 1];
+        } else if (root != NULL || i < count) {
+            break;
+        }
+    }
+    return root;
+}
+
+/*
+ * Code without frame pointers leaves anything in that register, also what looks like a short chain. So a
+ * chain counts only if it arrives at where the unwinder has found this thread to begin.
+ */
+static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
+    unsigned count = walk_frames(frame, frames, max);
+    if (hak_check_libc.backtrace == NULL ||
+        (count != 0 && count < max && frames[count - 1] == own_stack.root)) {
+        return count;
+    }
+    count = (unsigned)hak_check_libc.backtrace(frames, (int)max);
+    if (own_stack.root == NULL && count < max) {
+        own_stack.root = find_root(frames, count);
+    }
+    return count;
+}
+
+static unsigned skip_own(void **frames, unsigned count) {
+    unsigned own = 0;
+    while (own < count && (uintptr_t)frames[own] >= traces.own_low &&
+           (uintptr_t)frames[own] < traces.own_high) {
+        own++;
+    }
+    memmove(frames, frames + own, (count - own) * sizeof *frames);
+    return count - own < traces.frames_max ? count - own : traces.frames_max;
+}
+
+/* ---- keeping ---- */
+
+static uint64_t hash_frames(void *const *frames, unsigned count) {
+    uint64_t hash = count;
+    for (unsigned i = 0; i < count; i++) {
+        hash = (hash ^ (uintptr_t)frames[i]) * HASH_MULTIPLIER;
+        hash ^= hash >> HASH_SHIFT;
+    }
+    return hash;
+}
+
+static const struct hak_trace *find(const struct hak_trace *trace, uint64_t hash, void *const *frames,
+                                    unsigned count) {
+    while (trace != NULL && (trace->hash != hash || trace->count != count ||
+                             memcmp(trace->frames, frames, count * sizeof *frames) != 0)) {
+        trace = trace->next;
+    }
+    return trace;
+}
+
+/* Two threads that keep the same stack at once make two records of it: no harm. */
+static const struct hak_trace *keep(void *const *frames, unsigned count) {
+    uint64_t hash = hash_frames(frames, count);
+    _Atomic(const struct hak_trace *) *bucket = &traces.buckets[hash % BUCKETS];
+    const struct hak_trace *newest =
+        hak_atomic_load_acquire(bucket); /* acquire: pairs with the swap at the end of keep() */
+    const struct hak_trace *known = find(newest, hash, frames, count);
+    size_t bytes = sizeof(struct hak_trace) + count * sizeof *frames;
+    if (known != NULL) {
+        return known;
+    }
+    if (hak_trace_kept_bytes() + bytes > KEPT_BYTES_MAX) {
+        return NULL;
+    }
+    struct hak_trace *trace = hak_meta_alloc(bytes);
+    if (trace == NULL) {
+        return NULL;
+    }
+    (void)hak_atomic_add_relaxed(&traces.kept_bytes, bytes); /* relaxed: a rough bound */
+    trace->hash = hash;
+    trace->count = count;
+    memcpy(trace->frames, frames, count * sizeof *frames);
+    do {
+        trace->next = newest;
+    } while (!hak_atomic_cas_release(bucket, &newest, trace)); /* pairs with the load in keep() */
+    return trace;
+}
+
+const struct hak_trace *hak_trace_take(void) {
+    void *frames[HAK_TRACE_FRAMES_MAX + OWN_FRAMES_MAX];
+    if (traces.buckets == NULL || own_stack.is_busy) {
+        return NULL;
+    }
+    int saved_errno = errno;
+    unsigned max = traces.frames_max + OWN_FRAMES_MAX;
+    own_stack.is_busy = true;
+    if (own_stack.high == 0) {
+        find_stack();
+    }
+    unsigned count = walk((uintptr_t)__builtin_frame_address(0), frames, max);
+    own_stack.is_busy = false;
+    errno = saved_errno;
+    count = skip_own(frames, count);
+    return count == 0 ? NULL : keep(frames, count);
+}
+
+unsigned hak_trace_frames(const struct hak_trace *trace, void *const **frames) {
+    if (trace == NULL) {
+        return 0;
+    }
+    *frames = trace->frames;
+    return trace->count;
+}
+
+size_t hak_trace_kept_bytes(void) {
+    return hak_atomic_load_relaxed(&traces.kept_bytes); /* relaxed: a statistic */
+}

@@ -1,0 +1,371 @@
+/*
+ * trace_test.c - call stacks: by frame pointers, by unwind tables, kept once, as text.
+ *
+ * The functions whose frames are looked for come in two makes, with frame pointers and without.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "base/text.h"
+#include "check/libc.h"
+#include "check/trace.h"
+#include "check/trace_text.h"
+#include "support/child.h"
+#include "support/test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define FRAMES 16u
+
+/* Keeps the call from becoming a jump. */
+#define AFTER_CALL() __asm__ volatile("" : : : "memory")
+
+/* In a section of its own, so that its ends are known. */
+__attribute__((noinline, section("take_here_code"))) static const struct hak_trace *
+take_here(unsigned depth) {
+    const struct hak_trace *trace = depth == 0 ? hak_trace_take() : take_here(depth - 1);
+    AFTER_CALL();
+    return trace;
+}
+
+__attribute__((noinline)) static const struct hak_trace *take_from_another_place(void) {
+    const struct hak_trace *trace = hak_trace_take();
+    AFTER_CALL();
+    return trace;
+}
+
+extern const char __start_take_here_code[], __stop_take_here_code[];
+
+/* How many of the trace's frames lie in take_here(), one after the other. */
+static unsigned frames_in_take_here(const struct hak_trace *trace) {
+    void *const *frames = NULL;
+    unsigned count = hak_trace_frames(trace, &frames);
+    unsigned inside = 0;
+    for (unsigned i = 0; i < count; i++) {
+        inside += (const char *)frames[i] > __start_take_here_code &&
+                  (const char *)frames[i] <= __stop_take_here_code;
+    }
+    return inside;
+}
+
+static void a_trace_names_each_caller(void **state) {
+    (void)state;
+    const struct hak_trace *trace = take_here(3);
+    void *const *frames = NULL;
+    assert_true(hak_trace_frames(trace, &frames) >= 5);
+    assert_int_equal(frames_in_take_here(trace), 4);
+}
+
+static void a_trace_is_cut_at_the_bound(void **state) {
+    (void)state;
+    void *const *frames = NULL;
+    assert_int_equal(hak_trace_frames(take_here(3 * FRAMES), &frames), FRAMES);
+}
+
+static void equal_stacks_are_one_record(void **state) {
+    (void)state;
+    const struct hak_trace *traces[3];
+    size_t kept_bytes[3];
+    for (unsigned i = 0; i < 3; i++) {
+        traces[i] = take_here(2);
+        kept_bytes[i] = hak_trace_kept_bytes();
+    }
+    assert_ptr_equal(traces[0], traces[1]);
+    assert_ptr_equal(traces[0], traces[2]);
+    assert_int_equal(kept_bytes[0], kept_bytes[2]);
+    const struct hak_trace *other = take_from_another_place();
+    assert_non_null(other);
+    assert_ptr_not_equal(other, traces[0]);
+    assert_true(hak_trace_kept_bytes() > kept_bytes[2]);
+}
+
+static void no_trace_is_no_frames(void **state) {
+    (void)state;
+    void *const *frames = NULL;
+    assert_int_equal(hak_trace_frames(NULL, &frames), 0);
+}
+
+static void errno_is_kept(void **state) {
+    (void)state;
+    errno = 7;
+    (void)take_here(1);
+    assert_int_equal(errno, 7);
+}
+
+static void *take_on_thread(void *trace) {
+    *(const struct hak_trace **)trace = take_here(2);
+    return NULL;
+}
+
+static void other_threads_have_traces_too(void **state) {
+    (void)state;
+    const struct hak_trace *trace = NULL;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, take_on_thread, &trace), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(frames_in_take_here(trace), 3);
+}
+
+/* ---- frame pointers ---- */
+
+static struct hak_check_libc whole_libc;
+
+static int keep_libc(void **state) {
+    (void)state;
+    whole_libc = hak_check_libc;
+    return 0;
+}
+
+static int forget_backtrace(void **state) {
+    (void)keep_libc(state);
+    hak_check_libc.backtrace = NULL;
+    return 0;
+}
+
+static int restore_libc(void **state) {
+    (void)state;
+    hak_check_libc = whole_libc;
+    return 0;
+}
+
+/*
+ * Calls with the frame pointer register as given: what code without frame pointers leaves there. The frame is
+ * made by hand, so that the chain is known whatever the compiler did.
+ */
+static const struct hak_trace *take_with_frame(void *frame) {
+    const struct hak_trace *trace = NULL;
+#if defined(__x86_64__)
+    __asm__ volatile(
+        "push %%rbp\n\tmov %1, %%rbp\n\tmov %%rsp, %%rbx\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+        "call *%2\n\tmov %%rbx, %%rsp\n\tpop %%rbp"
+        : "=&a"(trace)
+        : "r"(frame), "r"(hak_trace_take)
+        : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
+#else
+    (void)frame;
+#endif
+    return trace;
+}
+
+static unsigned count_with_frame(void *frame) {
+    void *const *frames = NULL;
+    return hak_trace_frames(take_with_frame(frame), &frames);
+}
+
+#if defined(__x86_64__)
+#define REQUIRE_REGISTERS()
+#else
+#define REQUIRE_REGISTERS() SKIP_BECAUSE("sets registers of x86-64")
+#endif
+
+#define MARK_1 ((void *)(uintptr_t)0x111110)
+#define MARK_2 ((void *)(uintptr_t)0x222220)
+
+static void a_chain_is_followed_to_its_end(void **state) {
+    (void)state;
+    REQUIRE_REGISTERS();
+    void *frames[4] = {&frames[2], MARK_1, NULL, MARK_2};
+    void *const *found = NULL;
+    const struct hak_trace *trace = take_with_frame(frames);
+    assert_int_equal(hak_trace_frames(trace, &found), 3);
+    assert_ptr_equal(found[1], MARK_1);
+    assert_ptr_equal(found[2], MARK_2);
+}
+
+/* Each of these would fault, or never end, in a walk that trusts what it reads. */
+static void a_broken_chain_does_no_harm(void **state) {
+    (void)state;
+    REQUIRE_REGISTERS();
+    void *frames[4] = {NULL, MARK_1, NULL, MARK_2};
+    void *mapped = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(mapped != MAP_FAILED);
+    frames[0] = frames; /* a circle */
+    assert_int_equal(count_with_frame(frames), 2);
+    frames[0] = &frames[2];
+    frames[2] = frames; /* down again */
+    assert_int_equal(count_with_frame(frames), 3);
+    frames[2] = mapped;
+    assert_int_equal(count_with_frame(frames), 3);
+    assert_int_equal(count_with_frame(mapped), 1);
+    assert_int_equal(count_with_frame((void *)1), 1);
+    assert_int_equal(count_with_frame((void *)UINTPTR_MAX), 1);
+    assert_int_equal(count_with_frame((void *)0x8000000000000010u), 1);
+    assert_int_equal(count_with_frame((char *)frames + 3), 1);
+    munmap(mapped, 65536);
+}
+
+/* The walk ends at the end of the thread's stack, where the next word is somebody else's or nobody's. */
+static void *take_at_the_ends(void *unused) {
+    (void)unused;
+    pthread_attr_t attributes;
+    void *low;
+    size_t bytes;
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+    CHECK(pthread_attr_getstack(&attributes, &low, &bytes) == 0);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    CHECK(count_with_frame((char *)low + bytes - 2 * sizeof(void *)) == 2);
+    CHECK(count_with_frame((char *)low + bytes - sizeof(void *)) == 1);
+    CHECK(count_with_frame((char *)low + bytes) == 1);
+    CHECK(count_with_frame((char *)low - 2 * sizeof(void *)) == 1);
+    return NULL;
+}
+
+static void a_chain_does_not_leave_the_stack(void **state) {
+    pthread_t thread;
+    (void)state;
+    REQUIRE_REGISTERS();
+    assert_int_equal(pthread_create(&thread, NULL, take_at_the_ends, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static int backtrace_that_marks(void **frames, int count) {
+    (void)count;
+    frames[0] = MARK_2;
+    return 1;
+}
+
+/* A chain counts when it arrives at where the thread began, and else the unwinder is asked. */
+static void *take_with_two_ends(void *unused) {
+    (void)unused;
+    void *const *found = NULL;
+    unsigned count = hak_trace_frames(take_here(0), &found); /* ..., start_thread, clone3 */
+    CHECK(count > 2);
+    void *frames[4] = {&frames[2], MARK_1, NULL, found[count - 2]};
+    hak_check_libc.backtrace = backtrace_that_marks;
+    CHECK(hak_trace_frames(take_with_frame(frames), &found) == 3);
+    CHECK(found[1] == MARK_1);
+    frames[3] = (char *)frames[3] + 1;
+    CHECK(hak_trace_frames(take_with_frame(frames), &found) == 1);
+    CHECK(found[0] == MARK_2);
+    return NULL;
+}
+
+static void a_chain_counts_when_it_arrives_at_the_threads_start(void **state) {
+    pthread_t thread;
+    (void)state;
+    REQUIRE_REGISTERS();
+    assert_int_equal(pthread_create(&thread, NULL, take_with_two_ends, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* ---- on another stack ---- */
+
+static ucontext_t here, there;
+static const struct hak_trace *trace_from_there;
+
+static void take_in_coroutine(void) {
+    trace_from_there = take_here(2);
+}
+
+/* A stack that pthreads know nothing of: no walk by frame pointers there, and no harm. */
+static void a_coroutine_has_traces_too(void **state) {
+    (void)state;
+    size_t bytes = 64 * KIB;
+    char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(stack != MAP_FAILED);
+    assert_int_equal(getcontext(&there), 0);
+    there.uc_stack.ss_sp = stack;
+    there.uc_stack.ss_size = bytes;
+    there.uc_link = &here;
+    makecontext(&there, take_in_coroutine, 0);
+    assert_int_equal(swapcontext(&here, &there), 0);
+    assert_int_equal(frames_in_take_here(trace_from_there), 3);
+    munmap(stack, bytes);
+}
+
+/* ---- text ---- */
+
+static void put_frame(const void *address, char *buffer, size_t bytes) {
+    struct text line = hak_text_over(buffer, bytes - 1);
+    hak_trace_put_frame(address, &line);
+    buffer[line.used_bytes] = '\0';
+}
+
+static void a_frame_names_function_and_object(void **state) {
+    (void)state;
+    char buffer[320];
+    put_frame((const char *)(uintptr_t)atoi + 1, buffer, sizeof buffer);
+    assert_non_null(strstr(buffer, "atoi+0x0 ("));
+    assert_non_null(strstr(buffer, "libc.so.6+0x"));
+}
+
+/* What has no exported name is named by its object alone, for addr2line. */
+static void a_static_function_is_an_offset(void **state) {
+    (void)state;
+    char buffer[320], expected[320];
+    Dl_info where;
+    assert_int_not_equal(dladdr((const void *)(uintptr_t)take_here, &where), 0);
+    put_frame((const char *)(uintptr_t)take_here + 1, buffer, sizeof buffer);
+    snprintf(expected, sizeof expected, "%s+0x%jx", where.dli_fname,
+             (uintmax_t)((uintptr_t)take_here - (uintptr_t)where.dli_fbase));
+    assert_string_equal(buffer, expected);
+}
+
+static void an_address_of_no_object_is_a_number(void **state) {
+    (void)state;
+    char buffer[320];
+    put_frame((const void *)(uintptr_t)0x1235, buffer, sizeof buffer);
+    assert_string_equal(buffer, "0x1234");
+}
+
+static int write_trace(void *context) {
+    hak_trace_write(context, STDERR_FILENO);
+    return 0;
+}
+
+static struct child child;
+
+static void each_frame_is_a_line(void **state) {
+    (void)state;
+    const struct hak_trace *trace = take_here(1);
+    void *const *frames = NULL;
+    unsigned count = hak_trace_frames(trace, &frames);
+    child = (struct child){.function = write_trace, .context = (void *)(uintptr_t)trace};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_int_equal(strncmp(child.err, "    #0 ", 7), 0);
+    unsigned lines = 0;
+    for (const char *c = child.err; *c != '\0'; c++) {
+        lines += *c == '\n';
+    }
+    assert_int_equal(lines, count);
+}
+
+static void no_trace_is_said(void **state) {
+    (void)state;
+    child = (struct child){.function = write_trace, .context = NULL};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err, "    (its stack was not kept)\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trace_names_each_caller),
+        cmocka_unit_test(a_trace_is_cut_at_the_bound),
+        cmocka_unit_test(equal_stacks_are_one_record),
+        cmocka_unit_test(no_trace_is_no_frames),
+        cmocka_unit_test(errno_is_kept),
+        cmocka_unit_test(other_threads_have_traces_too),
+        cmocka_unit_test_setup_teardown(a_chain_is_followed_to_its_end, forget_backtrace, restore_libc),
+        cmocka_unit_test_setup_teardown(a_broken_chain_does_no_harm, forget_backtrace, restore_libc),
+        cmocka_unit_test_setup_teardown(a_chain_does_not_leave_the_stack, forget_backtrace, restore_libc),
+        cmocka_unit_test_setup_teardown(a_chain_counts_when_it_arrives_at_the_threads_start, keep_libc,
+                                        restore_libc),
+        cmocka_unit_test(a_coroutine_has_traces_too),
+        cmocka_unit_test(a_frame_names_function_and_object),
+        cmocka_unit_test(a_static_function_is_an_offset),
+        cmocka_unit_test(an_address_of_no_object_is_a_number),
+        cmocka_unit_test(each_frame_is_a_line),
+        cmocka_unit_test(no_trace_is_said),
+    };
+    hak_trace_prepare(FRAMES);
+    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
+}
