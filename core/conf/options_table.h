@@ -42,6 +42,9 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     NUMBER(SS_LRU_MS, ss_lru_ms, 1000, 0, 86400000, "ms", "that an empty SuperSlab is kept, at most")        \
     NUMBER(RETAIN_MB, retain_mb, 64, 0, 1048576, "MB",                                                       \
            "of free memory kept at most when the program frees and soon needs again in cycles")              \
+    FLAG(RANDOMIZE, randomize, false,                                                                        \
+         "order of blocks and place of slabs by chance: harder to exploit, slower, more memory")             \
+    FLAG(ZERO_ON_FREE, zero_on_free, false, "a freed block is zeroed before free returns; slower")           \
     CHOICE(DEEPBIND, deepbind, HAK_DEEPBIND_CLEAR, "clear|keep",                                             \
            "what dlopen does with RTLD_DEEPBIND; keep hands unknown pointers to libc's free")                \
     FLAG(STATS, stats, false, "a table of the heap for people, on stderr at exit")                           \

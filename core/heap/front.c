@@ -4,6 +4,7 @@
  */
 #include "heap/front.h"
 #include "base/assert.h"
+#include "conf/options.h"
 #include "heap/child.h"
 #include "heap/diagnose.h"
 #include "heap/homeward.h"
@@ -11,7 +12,7 @@
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
 #include "large/large.h"
-#include "meta/arena.h"
+#include "os/os.h"
 #include <errno.h>
 #include <string.h>
 
@@ -65,6 +66,29 @@ static bool perturbs(void) {
 static void perturb(void *block, size_t bytes, bool is_free) {
     uint8_t fill = hak_atomic_load_relaxed(&perturb_byte); /* relaxed: as in hak_front_set_modes() */
     memset(block, is_free ? fill : fill ^ 0xFF, bytes);
+}
+
+/* From this size on, giving a block's OS pages back costs less than writing zeros to them, touched or not. */
+#define WIPE_BY_PURGE_BYTES ((size_t)128 * 1024)
+
+/* HAKMEM_ZERO_ON_FREE. The block is whole OS pages if it is large. */
+static void wipe(void *block, size_t bytes) {
+    if (bytes < WIPE_BY_PURGE_BYTES || hak_os_purge(block, bytes) != 0) {
+        memset(block, 0, bytes);
+    }
+}
+
+/* Whether and how a freed block is overwritten. */
+static bool overwrites_freed(void) {
+    return HAK_UNLIKELY(hak_options.zero_on_free) || perturbs();
+}
+
+static void overwrite_freed(void *block, size_t bytes) {
+    if (hak_options.zero_on_free) {
+        wipe(block, bytes);
+    } else {
+        perturb(block, bytes, true);
+    }
 }
 
 /* ---- taking ------------------------------------------------------------------------------------ */
@@ -265,8 +289,8 @@ void hak_free_slow(void *block, const char *function) {
     struct heap *heap = current_heap();
     hak_word word = hak_registry_word(block);
     if (hak_is_large(block, word)) {
-        if (perturbs()) {
-            perturb(block, hak_large_usable(function, block, word), true);
+        if (overwrites_freed()) {
+            overwrite_freed(block, hak_large_usable(function, block, word));
         }
         hak_large_free(function, block, word);
         return;
@@ -277,8 +301,8 @@ void hak_free_slow(void *block, const char *function) {
         return;
     }
     unsigned class_idx = hak_word_row(word)->class_idx;
-    if (perturbs()) {
-        perturb(block, hak_class_block_bytes[class_idx], true);
+    if (overwrites_freed()) {
+        overwrite_freed(block, hak_class_block_bytes[class_idx]);
     }
     hak_live_to_cached(header, block, function);
     struct block_ref ref = {.block = block, .header = header};

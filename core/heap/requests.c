@@ -3,6 +3,7 @@
  */
 #include "heap/requests.h"
 #include "base/bits.h"
+#include "conf/options.h"
 #include "heap/diagnose.h"
 #include "heap/front.h"
 #include "heap/reclaim.h"
@@ -73,7 +74,16 @@ static void *move_block(const char *function, void *block, size_t old_bytes, siz
     return moved;
 }
 
+/* Nothing of the old contents may stay behind, neither in a tail that is cut off nor in pages left by a move.
+ */
+static void *realloc_large_wiped(const char *function, void *block, size_t old_bytes, size_t bytes) {
+    return hak_large_good_size(bytes) == old_bytes ? block : move_block(function, block, old_bytes, bytes);
+}
+
 static void *realloc_large(const char *function, void *block, hak_word word, size_t bytes) {
+    if (HAK_UNLIKELY(hak_options.zero_on_free)) {
+        return realloc_large_wiped(function, block, hak_large_usable(function, block, word), bytes);
+    }
     if (bytes <= HAK_MID_MAX_BYTES) {
         return move_block(function, block, hak_large_usable(function, block, word), bytes);
     }

@@ -73,15 +73,24 @@ static void enter_home(uintptr_t number, _Atomic hak_word *leaf) {
     }
 }
 
-/* Maps the leaf of one top entry; another thread may do the same meanwhile, the first to publish wins. */
+/* Maps the leaf of one top entry between two guard pages; another thread may do the same meanwhile, the first
+ * to publish wins. */
 static int prepare_leaf(_Atomic uintptr_t *entry) {
-    void *leaf;
+    void *reserved;
     size_t leaf_bytes = HAK_LEAF_UNITS * sizeof(hak_word);
-    int error = hak_os_map(NULL, leaf_bytes, &leaf);
+    size_t page_bytes = hak_os_page_bytes();
+    size_t guarded_bytes = leaf_bytes + 2 * page_bytes;
+    int error = hak_os_reserve_aligned(guarded_bytes, page_bytes, &reserved);
     if (error != 0) {
         return error;
     }
+    void *leaf = (char *)reserved + page_bytes;
+    error = hak_os_allow(leaf, leaf_bytes);
     uintptr_t offset = (uintptr_t)leaf - (uintptr_t)hak_registry.zero_leaf;
+    if (error != 0) {
+        (void)hak_os_unmap(reserved, guarded_bytes);
+        return error;
+    }
     hak_lock_acquire(&hak_registry_lock);
     bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
     if (is_first) {
@@ -92,9 +101,9 @@ static int prepare_leaf(_Atomic uintptr_t *entry) {
     }
     hak_lock_release(&hak_registry_lock);
     if (!is_first) {
-        (void)hak_os_unmap(leaf, leaf_bytes);
+        (void)hak_os_unmap(reserved, guarded_bytes);
     } else {
-        (void)hak_atomic_add_relaxed(&mapped_leaf_bytes, leaf_bytes); /* relaxed: a statistic */
+        (void)hak_atomic_add_relaxed(&mapped_leaf_bytes, guarded_bytes); /* relaxed: a statistic */
     }
     return 0;
 }

@@ -26,6 +26,7 @@ enum hak_lock_rank {
     HAK_RANK_SUPERSLAB, /* SuperSlab unit masks, tiers, LRU */
     HAK_RANK_META,      /* metadata arenas */
     HAK_RANK_REGISTRY,  /* registry leaves */
+    HAK_RANK_CHANCE,    /* the generator of HAKMEM_RANDOMIZE */
     HAK_RANK_COUNT,
 };
 

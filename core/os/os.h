@@ -111,6 +111,12 @@ void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count);
  */
 uintptr_t hak_os_program_entry(void);
 
+/*
+ * For the constructor, when an option asks for it: fills the memory with random bytes of the kernel
+ * (getrandom; where it is missing or refused, what the kernel gave this process at its start, AT_RANDOM).
+ */
+void hak_os_random(void *bytes, size_t count);
+
 /* True when the program runs with privileges its user does not have (AT_SECURE). */
 bool hak_os_is_secure(void);
 

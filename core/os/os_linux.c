@@ -30,6 +30,7 @@
 #define PROT_RW            (PROT_READ | PROT_WRITE)
 #define MAP_ANON_PRIVATE   (MAP_PRIVATE | MAP_ANONYMOUS)
 #define DEFAULT_PAGE_BYTES 4096u
+#define FROM_KERNEL_BYTES  16u /* behind AT_RANDOM */
 
 #define REPORT_FLAGS     (O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK)
 #define REPORT_MODE      0644
@@ -330,4 +331,15 @@ bool hak_os_is_secure(void) {
     bool is_secure = getauxval(AT_SECURE) != 0;
     errno = saved;
     return is_secure;
+}
+
+void hak_os_random(void *bytes, size_t count) {
+    int saved = errno;
+    if (syscall(SYS_getrandom, bytes, count, 0) != (long)count) {
+        const char *from_kernel = (const char *)getauxval(AT_RANDOM);
+        for (size_t i = 0; i < count && from_kernel != NULL; i++) {
+            ((char *)bytes)[i] = from_kernel[i % FROM_KERNEL_BYTES];
+        }
+    }
+    errno = saved;
 }

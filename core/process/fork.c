@@ -12,6 +12,7 @@
 #include "large/large.h"
 #include "meta/arena.h"
 #include "meta/registry.h"
+#include "slab/chance.h"
 #include "slab/orphans.h"
 #include "slab/superslab.h"
 #include <pthread.h>
@@ -34,6 +35,7 @@ static void for_each_higher_lock(void (*action)(struct hak_lock *), uint32_t las
     action(&hak_superslab_lock);
     action(&hak_meta_lock);
     action(&hak_registry_lock);
+    action(&hak_chance_lock);
 }
 
 static HAK_COLD void prepare(void) {
@@ -46,6 +48,7 @@ static HAK_COLD void prepare(void) {
 
 /* The heaps lock goes last: a heap that is entered now has a list whose lock was not taken here. */
 static HAK_COLD void parent(void) {
+    hak_chance_fork_parent();
     hak_lock_fork_end();
     for_each_higher_lock(hak_lock_fork_give, locked_heaps);
     hak_lock_fork_give(&hak_heaps_lock);
@@ -57,6 +60,7 @@ static HAK_COLD void child(void) {
     for_each_higher_lock(hak_lock_fork_reset, hak_heap_last_id());
     hak_lock_fork_reset(&hak_heaps_lock);
     hak_lock_fork_reset(&hak_child_lock);
+    hak_chance_fork_child();
     hak_large_fork_child();
     hak_child_begin();
 }

@@ -11,23 +11,27 @@
 #include "heap/front.h"
 #include "process/fork.h"
 #include "process/report.h"
+#include "slab/chance.h"
 #include <unistd.h>
 
-/* Whether an option asks for figures that a release build counts only while it is metered. */
-static bool needs_counters(void) {
-    return hak_options.warm_pool_stats || hak_options.tiny_front_metrics ||
+/* Whether an option asks for what is done or counted only while every operation takes the slow path. */
+static bool needs_metering(void) {
+    return hak_options.zero_on_free || hak_options.warm_pool_stats || hak_options.tiny_front_metrics ||
            hak_options.tiny_front_dump[0] != '\0';
 }
 
 __attribute__((constructor(101))) static void hak_process_start(void) {
     hak_options_read(environ);
+    if (hak_options.randomize) {
+        hak_chance_start();
+    }
     hak_options_freeze();
     hak_fork_register();
     hak_report_prepare();
     if (hak_tls.heap != NULL) {
         hak_heap_prewarm(hak_tls.heap); /* another library's constructor allocated before this one */
     }
-    if (needs_counters()) {
+    if (needs_metering()) {
         hak_front_set_modes(HAK_FRONT_METERED, 0);
     }
 }

@@ -8,9 +8,11 @@
  */
 #include "slab/blocks.h"
 #include "base/assert.h"
+#include "conf/options.h"
 #include "meta/classes.h"
 #include "os/os.h"
 #include "slab/purge.h"
+#include "slab/shuffle.h"
 #include "slab/slab_word.h"
 #include <string.h>
 
@@ -125,6 +127,9 @@ static bool may_have_freed(const struct slab *slab) {
 }
 
 unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want) {
+    if (HAK_UNLIKELY(hak_options.randomize)) {
+        return hak_shuffle_take(slab, refs, want);
+    }
     struct sweep sweep = {.slab = slab,
                           .block_bytes = hak_class_block_bytes[slab->class_idx],
                           .first = refs,

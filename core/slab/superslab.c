@@ -6,6 +6,7 @@
 #include "conf/options.h"
 #include "meta/arena.h"
 #include "os/os.h"
+#include "slab/chance.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
@@ -14,6 +15,9 @@
 #define TABLE_CHUNK_SHIFT 12u
 #define TABLE_CHUNK_SLOTS ((size_t)1 << TABLE_CHUNK_SHIFT)
 #define TABLE_CHUNKS      ((size_t)4096)
+
+/* Randomized, so much address space at most stays unused between two of them, and at least one. */
+#define GAP_SUPERSLABS_MAX 16u
 
 typedef _Atomic(struct superslab *) superslab_slot;
 
@@ -114,11 +118,14 @@ static void prefault(void *memory) {
     }
 }
 
-/* Maps 2 MiB, next to the last ones if it can be: neighbours share one mapping in the kernel. */
+/* Maps 2 MiB, next to the last ones if it can be: neighbours share one mapping in the kernel. Randomized:
+ * with a gap. */
 static uintptr_t map_memory(void) {
     void *memory;
     uintptr_t hint = hak_atomic_load_relaxed(&records.lowest_base); /* relaxed: a hint */
-    hint = hint > HAK_SUPERSLAB_BYTES ? hint - HAK_SUPERSLAB_BYTES : 0;
+    size_t below_bytes =
+        HAK_SUPERSLAB_BYTES * (hak_options.randomize ? 2 + hak_chance_below(GAP_SUPERSLABS_MAX) : 1);
+    hint = hint > below_bytes ? hint - below_bytes : 0;
     if (hak_os_map_aligned((void *)hint, HAK_SUPERSLAB_BYTES, HAK_SUPERSLAB_BYTES, &memory) != 0) {
         return 0;
     }

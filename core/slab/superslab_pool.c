@@ -8,6 +8,7 @@
 #include "slab/superslab_pool.h"
 #include "base/assert.h"
 #include "conf/options.h"
+#include "slab/chance.h"
 #include "slab/purge.h"
 
 #define ALL_UNITS          UINT32_MAX
@@ -213,15 +214,28 @@ static uint32_t run_starts(const struct superslab *s, unsigned units) {
     return dirty_starts != 0 ? dirty_starts : hak_runs_of(s->free_units, units);
 }
 
+/* The lowest of the possible starts, or any of them. */
+static unsigned first_unit(uint32_t starts) {
+    return hak_options.randomize ? hak_chance_bit(starts) : hak_ctz32(starts);
+}
+
 /* The fullest SuperSlab of a tier that has `units` free units in a row. */
 static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsigned *unit_idx) {
     for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
+        struct superslab *found = NULL;
         for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
             uint32_t starts = run_starts(s, units);
-            if (starts != 0) {
-                *unit_idx = hak_ctz32(starts);
-                return s;
+            if (starts == 0) {
+                continue;
             }
+            found = s;
+            *unit_idx = first_unit(starts);
+            if (!hak_options.randomize || hak_chance_below(2) != 0) {
+                return found;
+            }
+        }
+        if (found != NULL) {
+            return found;
         }
     }
     return NULL;
@@ -234,7 +248,7 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
     }
     if (s == NULL) {
         s = hak_superslab_pool.lru_newest; /* the one most recently emptied: the likeliest to be in memory */
-        *unit_idx = s != NULL ? hak_ctz32(run_starts(s, units)) : 0;
+        *unit_idx = s != NULL ? first_unit(run_starts(s, units)) : 0;
     }
     return s;
 }

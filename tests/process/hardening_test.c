@@ -1,0 +1,282 @@
+/*
+ * hardening_test.c - what makes a heap hard to exploit, seen from outside: freed memory holds nothing of the
+ * allocator, no mapping is both writable and executable, what the loader bound is read-only; HAKMEM_RANDOMIZE
+ * and HAKMEM_ZERO_ON_FREE. The claims are those of core/SECURITY.md.
+ *
+ * suite: limit 90 s
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support/child.h"
+#include "support/pattern.h"
+#include "support/rng.h"
+#include "support/slots.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <unistd.h>
+
+#define BLOCKS 400u
+
+/* Freed blocks up to this size can be read: their mapping stays. */
+#define READABLE_BYTES_MAX (40 * KIB)
+
+static const struct load everything = {1, 3 * MIB, 32, 48, 16};
+static const size_t sizes[] = {1, 16, 100, 1024, 5000, 32 * KIB, 40 * KIB, 200 * KIB, 900 * KIB, 3 * MIB};
+static struct child child;
+static unsigned char *blocks[BLOCKS];
+
+/* ---- modes of the child ---- */
+
+static void *exercise(void *seed) {
+    static _Thread_local struct slot slots[64];
+    struct rng rng = rng_seeded((uintptr_t)seed);
+    for (unsigned i = 0; i < 4000; i++) {
+        slots_step(slots, COUNT_OF(slots), &everything, &rng);
+    }
+    slots_check_overlap(slots, COUNT_OF(slots));
+    slots_clear(slots, COUNT_OF(slots));
+    return NULL;
+}
+
+static int load(void) {
+    pthread_t threads[3];
+    for (uintptr_t i = 0; i < COUNT_OF(threads); i++) {
+        CHECK(pthread_create(&threads[i], NULL, exercise, (void *)i) == 0);
+    }
+    (void)exercise((void *)10);
+    for (size_t i = 0; i < COUNT_OF(threads); i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    check_heap();
+    return 0;
+}
+
+/* The addresses of some blocks of one class, and of one of another: one line. */
+static int print_addresses(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(64);
+        dprintf(STDOUT_FILENO, "%zx ", (size_t)blocks[i]);
+    }
+    dprintf(STDOUT_FILENO, "%zx\n", (size_t)malloc(1024));
+    return 0;
+}
+
+/* Of the steps from one block to the next in time: how many lead to its neighbour, and how many upwards. */
+static int print_steps(void) {
+    unsigned to_neighbour = 0;
+    unsigned upwards = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(64);
+        to_neighbour += i != 0 && (blocks[i] == blocks[i - 1] + 64 || blocks[i] == blocks[i - 1] - 64);
+        upwards += i != 0 && blocks[i] > blocks[i - 1];
+    }
+    dprintf(STDOUT_FILENO, "%u %u\n", to_neighbour, upwards);
+    return 0;
+}
+
+static void *free_all(void *count) {
+    for (size_t i = 0; i < (size_t)count; i++) {
+        free(blocks[i]);
+    }
+    return NULL;
+}
+
+/* Freed blocks of every size, by their own thread and by another, read back. */
+static int read_freed(void) {
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        size_t count = sizes[s] < 64 * KIB ? 40 : 4;
+        for (unsigned other = 0; other < 2; other++) {
+            for (size_t i = 0; i < count; i++) {
+                blocks[i] = malloc(sizes[s]);
+                CHECK(blocks[i] != NULL);
+                memset(blocks[i], 0xA5, sizes[s]);
+            }
+            pthread_t thread;
+            if (other == 0) {
+                (void)free_all((void *)count);
+            } else {
+                CHECK(pthread_create(&thread, NULL, free_all, (void *)count) == 0);
+                CHECK(pthread_join(thread, NULL) == 0);
+            }
+            for (size_t i = 0; i < count && sizes[s] <= READABLE_BYTES_MAX; i++) {
+                CHECK(bytes_are(launder(blocks[i]), sizes[s], 0));
+            }
+        }
+    }
+    return 0;
+}
+
+/* What realloc leaves behind: the old block after a move, the tail after a cut. */
+static int read_behind_realloc(void) {
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        unsigned char *old = malloc(sizes[s]);
+        CHECK(old != NULL);
+        memset(old, 0xA5, sizes[s]);
+        unsigned char *longer = realloc(old, sizes[s] * 3);
+        CHECK(longer != NULL && bytes_are(longer, sizes[s], 0xA5));
+        CHECK(longer == old || sizes[s] > READABLE_BYTES_MAX || bytes_are(launder(old), sizes[s], 0));
+        memset(longer, 0x5A, sizes[s] * 3);
+        unsigned char *shorter = realloc(longer, sizes[s]);
+        CHECK(shorter != NULL && bytes_are(shorter, sizes[s], 0x5A));
+        free(shorter);
+    }
+    /* Large blocks come from the kernel's zeros or from wiped ones: nothing old is ever seen again. */
+    for (unsigned round = 0; round < 20; round++) {
+        size_t bytes = (40 + 37 * round) * KIB;
+        unsigned char *block = malloc(bytes);
+        CHECK(block != NULL && bytes_are(block, bytes, 0));
+        memset(block, 0xA5, bytes);
+        block = realloc(block, bytes / 2);
+        CHECK(block != NULL);
+        free(block);
+    }
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} modes[] = {
+    {"load", load},
+    {"addresses", print_addresses},
+    {"steps", print_steps},
+    {"read-freed", read_freed},
+    {"read-behind-realloc", read_behind_realloc},
+};
+
+static int no_aslr(void *context) {
+    (void)context;
+    return personality(ADDR_NO_RANDOMIZE) == -1;
+}
+
+static void run(const char *mode, const char *option) {
+    child = (struct child){
+        .program = own_path(), .arguments = {mode}, .environment = {option, NULL}, .prepare = no_aslr};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err, "");
+}
+
+/* ---- the tests ---- */
+
+static void freed_memory_holds_what_the_program_left_there(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    if (library_is_debug()) {
+        SKIP_BECAUSE("the debug flavour may fill freed blocks");
+    }
+    for (size_t s = 0; s < COUNT_OF(sizes) && sizes[s] <= READABLE_BYTES_MAX; s++) {
+        for (unsigned i = 0; i < 40; i++) {
+            blocks[i] = malloc(sizes[s]);
+            assert_non_null(blocks[i]);
+            memset(blocks[i], 0xA5, malloc_usable_size(blocks[i]));
+        }
+        size_t usable_bytes = malloc_usable_size(blocks[0]);
+        for (unsigned i = 0; i < 40; i++) {
+            free(blocks[i]);
+        }
+        for (unsigned i = 0; i < 40; i++) {
+            const unsigned char *bytes = launder(blocks[i]);
+            for (size_t k = 0; k < usable_bytes; k++) {
+                assert_true(bytes[k] == 0xA5 || bytes[k] == 0); /* 0: given back to the system */
+            }
+        }
+    }
+}
+
+static void no_mapping_is_writable_and_executable(void **state) {
+    (void)state;
+    (void)load();
+    char line[512];
+    unsigned lines = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        char access[5];
+        assert_int_equal(sscanf(line, "%*x-%*x %4s", access), 1);
+        assert_false(access[1] == 'w' && access[2] == 'x');
+        lines++;
+    }
+    fclose(file);
+    assert_true(lines > 5);
+}
+
+static void randomized_addresses_differ_from_run_to_run(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    static char first[sizeof child.out];
+    run("addresses", "HAKMEM_RANDOMIZE=0");
+    strcpy(first, child.out);
+    run("addresses", "HAKMEM_RANDOMIZE=0");
+    if (strcmp(first, child.out) != 0) {
+        SKIP_BECAUSE("the kernel does not lay two processes out alike here");
+    }
+    run("addresses", "HAKMEM_RANDOMIZE=1");
+    strcpy(first, child.out);
+    run("addresses", "HAKMEM_RANDOMIZE=1");
+    assert_string_not_equal(first, child.out);
+    /* The slabs differ, not only the blocks in them: of 16 runs not all begin in the same 64 KiB. */
+    bool is_elsewhere = false;
+    for (unsigned i = 0; i < 16; i++) {
+        run("addresses", "HAKMEM_RANDOMIZE=1");
+        is_elsewhere |= strtoul(first, NULL, 16) >> 16 != strtoul(child.out, NULL, 16) >> 16;
+    }
+    assert_true(is_elsewhere);
+}
+
+static void randomized_blocks_come_in_no_order(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    char *rest;
+    run("steps", "HAKMEM_RANDOMIZE=0");
+    assert_in_range(strtoul(child.out, NULL, 10), BLOCKS / 2, BLOCKS);
+    run("steps", "HAKMEM_RANDOMIZE=1");
+    assert_in_range(strtoul(child.out, &rest, 10), 0, BLOCKS / 8);
+    /* Half of them, within seven standard deviations. */
+    assert_in_range(strtoul(rest, NULL, 10), BLOCKS * 2 / 5, BLOCKS * 3 / 5);
+}
+
+static void a_randomized_heap_is_sound_under_load(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run("load", "HAKMEM_RANDOMIZE=1");
+}
+
+static void zero_on_free_leaves_nothing_in_freed_blocks(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run("read-freed", "HAKMEM_ZERO_ON_FREE=1");
+    run("load", "HAKMEM_ZERO_ON_FREE=1");
+}
+
+static void zero_on_free_leaves_nothing_behind_realloc(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run("read-behind-realloc", "HAKMEM_ZERO_ON_FREE=1");
+}
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc > 1 && i < COUNT_OF(modes); i++) {
+        if (strcmp(modes[i].name, argv[1]) == 0) {
+            return modes[i].run();
+        }
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(freed_memory_holds_what_the_program_left_there),
+        cmocka_unit_test(no_mapping_is_writable_and_executable),
+        cmocka_unit_test(randomized_addresses_differ_from_run_to_run),
+        cmocka_unit_test(randomized_blocks_come_in_no_order),
+        cmocka_unit_test(a_randomized_heap_is_sound_under_load),
+        cmocka_unit_test(zero_on_free_leaves_nothing_in_freed_blocks),
+        cmocka_unit_test(zero_on_free_leaves_nothing_behind_realloc),
+    };
+    return cmocka_run_group_tests_name("hardening", tests, NULL, heap_is_sound);
+}
