@@ -5,7 +5,9 @@
 #include "conf/option_rows.h"
 #include "conf/options.h"
 #include "meta/classes.h"
+#include "support/child.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,6 +227,22 @@ static void test_nearest_counts_edits(void **state) {
     assert_string_equal(nearest.word, "");
 }
 
+static int write_to_the_options(void *first) {
+    (void)signal(SIGSEGV, SIG_DFL); /* cmocka has a handler */
+    ((uint8_t *)&hak_options)[first != NULL ? 0 : sizeof hak_options - 1] = 1;
+    return 0;
+}
+
+static void test_a_write_to_the_frozen_options_faults(void **state) {
+    (void)state;
+    static struct child child;
+    for (unsigned i = 0; i < 2; i++) {
+        child = (struct child){.function = write_to_the_options, .context = i != 0 ? &child : NULL};
+        child_run(&child);
+        assert_int_equal(child_signal(&child), SIGSEGV);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_stand_before_anything_ran),
@@ -240,6 +258,7 @@ int main(void) {
         cmocka_unit_test(test_warnings_carry_no_control_characters),
         cmocka_unit_test(test_help_has_one_aligned_line_for_each_option),
         cmocka_unit_test(test_nearest_counts_edits),
+        cmocka_unit_test(test_a_write_to_the_frozen_options_faults),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }
