@@ -3,14 +3,14 @@
  *
  * A hit is one straight line: no loop, no call, no test for "initialised". What is folded into a test that is
  * needed anyway, and what guarantees it:
- *   allocation: size 0 and sizes of the large floor      one compare of size - 1
- *               no heap yet, class cold, cache empty,
- *               front metered                            the entry under the top has block NULL
- *   free:       NULL, not ours, large, further unit,
- *               another thread's slab                                  the word less the thread's own is no
- * class interior                                 the product is inexact double free, damaged header the
- * header byte is not the class's LIVE no heap yet, class cold, cache full, front metered the slot above the
- * top has block STOP
+ *
+ * - allocation, size - 1 against a bound: size 0, sizes of the large floor;
+ * - allocation, the entry under the top has block NULL: no heap yet, class cold, cache empty, front metered;
+ * - free, the word less the own one is no class: NULL, not ours, large, further unit, another
+ *   thread's slab;
+ * - free, the product is inexact: interior pointers;
+ * - free, the header byte is not the class's LIVE: double free, damaged header;
+ * - free, the slot above the top has block STOP: no heap yet, class cold, cache full, front metered.
  */
 #ifndef HAK_HEAP_FRONT_H
 #define HAK_HEAP_FRONT_H

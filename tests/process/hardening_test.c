@@ -10,7 +10,6 @@
 #endif
 #include "support/child.h"
 #include "support/pattern.h"
-#include "support/rng.h"
 #include "support/slots.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -35,26 +34,8 @@ static unsigned char *blocks[BLOCKS];
 
 /* ---- modes of the child ---- */
 
-static void *exercise(void *seed) {
-    static _Thread_local struct slot slots[64];
-    struct rng rng = rng_seeded((uintptr_t)seed);
-    for (unsigned i = 0; i < 4000; i++) {
-        slots_step(slots, COUNT_OF(slots), &everything, &rng);
-    }
-    slots_check_overlap(slots, COUNT_OF(slots));
-    slots_clear(slots, COUNT_OF(slots));
-    return NULL;
-}
-
 static int load(void) {
-    pthread_t threads[3];
-    for (uintptr_t i = 0; i < COUNT_OF(threads); i++) {
-        CHECK(pthread_create(&threads[i], NULL, exercise, (void *)i) == 0);
-    }
-    (void)exercise((void *)10);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    slots_load_threads(&everything, 4000);
     check_heap();
     return 0;
 }

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #endif
 #include "support/child.h"
-#include "support/rng.h"
 #include "support/slots.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -14,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,26 +25,9 @@
 
 static const struct load everything = {1, 3 * MIB, 32, 48, 16};
 
-static void *exercise(void *seed) {
-    static _Thread_local struct slot slots[64];
-    struct rng rng = rng_seeded((uintptr_t)seed);
-    for (unsigned i = 0; i < 3000; i++) {
-        slots_step(slots, COUNT_OF(slots), &everything, &rng);
-    }
-    slots_clear(slots, COUNT_OF(slots));
-    (void)malloc_trim(0);
-    return NULL;
-}
-
 static void exercise_on_threads(void) {
-    pthread_t threads[3];
-    for (uintptr_t i = 0; i < COUNT_OF(threads); i++) {
-        CHECK(pthread_create(&threads[i], NULL, exercise, (void *)i) == 0);
-    }
-    (void)exercise((void *)10);
-    for (size_t i = 0; i < COUNT_OF(threads); i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    slots_load_threads(&everything, 3000);
+    (void)malloc_trim(0);
     check_heap();
 }
 

@@ -6,6 +6,8 @@
 #include "support/pattern.h"
 #include "support/test.h"
 
+#include <pthread.h>
+
 #define SPARSE_ABOVE_BYTES (128 * KIB)
 #define ALIGN_SHIFT_MIN    4u
 #define ALIGN_SHIFT_MAX    14u
@@ -125,5 +127,41 @@ void slots_check_overlap(struct slot *slots, size_t count) {
         if (slots[i - 1].block != NULL) {
             CHECK(slots[i - 1].block + TEST_USABLE_SIZE(slots[i - 1].block) <= slots[i].block);
         }
+    }
+}
+
+#define LOAD_THREADS 3u /* besides the caller's */
+#define LOAD_SLOTS   64u
+
+struct load_part {
+    const struct load *load;
+    unsigned steps;
+    uint64_t seed;
+};
+
+static void *run_load_part(void *context) {
+    static _Thread_local struct slot slots[LOAD_SLOTS];
+    const struct load_part *part = context;
+    struct rng rng = rng_seeded(part->seed);
+    for (unsigned i = 0; i < part->steps; i++) {
+        slots_step(slots, LOAD_SLOTS, part->load, &rng);
+    }
+    slots_check_overlap(slots, LOAD_SLOTS);
+    slots_clear(slots, LOAD_SLOTS);
+    return NULL;
+}
+
+void slots_load_threads(const struct load *load, unsigned steps) {
+    pthread_t threads[LOAD_THREADS];
+    struct load_part parts[LOAD_THREADS + 1];
+    for (unsigned i = 0; i <= LOAD_THREADS; i++) {
+        parts[i] = (struct load_part){.load = load, .steps = steps, .seed = i};
+    }
+    for (unsigned i = 0; i < LOAD_THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, run_load_part, &parts[i]) == 0);
+    }
+    (void)run_load_part(&parts[LOAD_THREADS]);
+    for (unsigned i = 0; i < LOAD_THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
     }
 }

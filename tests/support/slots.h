@@ -45,6 +45,10 @@ void slots_clear(struct slot *slots, size_t count);
 /* One random step on a random slot: fill an empty one; resize, or clear and refill, a full one. */
 void slots_step(struct slot *slots, size_t count, const struct load *load, struct rng *rng);
 
+/* `steps` random steps of the load on each of four threads, the caller's one of them, then everything freed.
+ */
+void slots_load_threads(const struct load *load, unsigned steps);
+
 /* Aborts when two live blocks of the set share a byte. Allocates nothing; sorts the slots. */
 void slots_check_overlap(struct slot *slots, size_t count);
 
