@@ -80,7 +80,8 @@ FAR_LINK_FLAGS_release := -Wl,--section-start=hak_far=0x400000
 OBJCOPY ?= objcopy
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
-SO_LINK_FLAGS := -shared -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
+SO_LAYOUT := core/layout.ld
+SO_LINK_FLAGS := -shared -Wl,-T,$(SO_LAYOUT) -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
 
 ifeq ($(LTO),1)
 RELEASE_LTO := $(if $(IS_CLANG),-flto,-flto=auto)
@@ -163,18 +164,18 @@ $(Q)$(LD) -r $(static_objects_$1) -o $(@:.a=.o)
 $(Q)rm -f $@ && $(AR) rcs $@ $(@:.a=.o)
 endef
 
-libhakmem.so: $(objects_release) build/release/link build/release/flags
+libhakmem.so: $(objects_release) $(SO_LAYOUT) build/release/link build/release/flags
 	$(call link_so,release)
 	$(Q)ln -sf ../../$@ build/release/$(SONAME)
 
-libhakmem-debug.so: $(objects_debug) build/debug/link build/debug/flags
+libhakmem-debug.so: $(objects_debug) $(SO_LAYOUT) build/debug/link build/debug/flags
 	$(call link_so,debug)
 	$(Q)ln -sf ../../$@ build/debug/$(SONAME)
 
-build/aarch64/libhakmem.so: $(objects_aarch64) build/aarch64/link build/aarch64/flags
+build/aarch64/libhakmem.so: $(objects_aarch64) $(SO_LAYOUT) build/aarch64/link build/aarch64/flags
 	$(call link_so,aarch64)
 
-build/musl/libhakmem.so: $(objects_musl) build/musl/link build/musl/flags
+build/musl/libhakmem.so: $(objects_musl) $(SO_LAYOUT) build/musl/link build/musl/flags
 	$(call link_so,musl)
 
 build/archive/libhakmem.a: $(static_objects_archive) build/archive/link build/archive/flags

@@ -14,8 +14,11 @@
 #define HAK_INLINE   static inline
 /* For the allocation and free gates alone: they are two calls' whole bodies and gcc must not outline them. */
 #define HAK_ALWAYS_INLINE static inline __attribute__((always_inline))
-#define HAK_NORETURN      __attribute__((noreturn))
-#define HAK_TLS           __thread __attribute__((tls_model("initial-exec")))
+/* A big zeroed table of which few pages are ever touched: it lies behind all small variables, see layout.ld.
+ */
+#define HAK_TABLE    __attribute__((section(".bss.hak_table")))
+#define HAK_NORETURN __attribute__((noreturn))
+#define HAK_TLS      __thread __attribute__((tls_model("initial-exec")))
 
 /* Called with a range of address space; a result other than 0 ends the visit. */
 typedef int (*hak_range_visitor)(void *address, size_t bytes, void *context);

@@ -42,7 +42,9 @@ HAK_TLS struct hak_tls hak_tls = {.top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK
 
 struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
-static _Atomic(struct heap *) heaps[HEAPS_MAX]; /* by number; 0 stays empty */
+/* By number; 0 stays empty. The first of the tables: it shares a page of memory with what lies before them.
+ */
+static __attribute__((section(".bss.hak_first_table"))) _Atomic(struct heap *) heaps[HEAPS_MAX];
 static _Atomic uint32_t last_id;
 static struct heap *free_heaps; /* under lock */
 static bool is_started;         /* under lock */
@@ -50,7 +52,7 @@ static bool has_exit_key;       /* under lock, const after start */
 static pthread_key_t exit_key;  /* const after start */
 
 /* Counts of heaps that were given back. Under lock. */
-static struct front_counts past_counts[HAK_CLASS_COUNT];
+static HAK_TABLE struct front_counts past_counts[HAK_CLASS_COUNT];
 
 static void thread_exit(void *heap);
 

@@ -8,8 +8,8 @@
 #include "large/retain.h"
 #include "os/os.h"
 
-static struct hak_run_index dirty_runs; /* free runs with a dirty page */
-static struct hak_run_index clean_runs; /* free runs known to be zero throughout */
+static HAK_TABLE struct hak_run_index dirty_runs; /* free runs with a dirty page */
+static HAK_TABLE struct hak_run_index clean_runs; /* free runs known to be zero throughout */
 static struct hak_extent *all_extents;
 static struct hak_extent *spare_extents;
 static size_t empty_extents; /* with memory, every page free */

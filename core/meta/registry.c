@@ -11,7 +11,7 @@
 #define FIRST_FURTHER_ROW 8u
 _Static_assert(FIRST_FURTHER_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
 
-struct hak_registry hak_registry;
+HAK_TABLE struct hak_registry hak_registry;
 struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
 struct hak_registry_home hak_registry_home = {.leaf = hak_registry.zero_leaf};
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);

@@ -11,7 +11,11 @@
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 
-/* The table of records: chunks of pointers, so that it grows without moving. 16 M SuperSlabs are 32 TiB. */
+/*
+ * The table of records: chunks of pointers, so that it grows without moving. 16 M SuperSlabs are 32 TiB. The
+ * first few have their slots elsewhere, so that a small process touches neither table nor chunk.
+ */
+#define TABLE_FIRST_SLOTS ((size_t)32)
 #define TABLE_CHUNK_SHIFT 12u
 #define TABLE_CHUNK_SLOTS ((size_t)1 << TABLE_CHUNK_SHIFT)
 #define TABLE_CHUNKS      ((size_t)4096)
@@ -23,16 +27,26 @@ typedef _Atomic(struct superslab *) superslab_slot;
 
 struct hak_lock hak_superslab_lock = HAK_LOCK_INIT(HAK_RANK_SUPERSLAB);
 
-/* One object, so that the counts share a page of memory with the first entries of the table. */
 static struct {
     _Atomic size_t record_count; /* written under the lock */
     _Atomic uint64_t births;
-    _Atomic uintptr_t lowest_base;                 /* where the next one would fit snugly */
-    _Atomic(superslab_slot *) table[TABLE_CHUNKS]; /* written under the lock */
+    _Atomic uintptr_t lowest_base;           /* where the next one would fit snugly */
+    superslab_slot first[TABLE_FIRST_SLOTS]; /* written under the lock */
 } records;
+static HAK_TABLE _Atomic(superslab_slot *) record_chunks[TABLE_CHUNKS]; /* written under the lock */
 
 static uint32_t span_mask(const struct slab *slab) {
     return hak_mask32(slab->units) << slab->unit_idx;
+}
+
+/* The slot of a record's number; NULL when its chunk is missing. */
+static superslab_slot *slot_of(size_t index) {
+    if (index < TABLE_FIRST_SLOTS) {
+        return &records.first[index];
+    }
+    /* relaxed: written under the lock, published by record_count */
+    superslab_slot *chunk = hak_atomic_load_relaxed(&record_chunks[index >> TABLE_CHUNK_SHIFT]);
+    return chunk != NULL ? &chunk[index & (TABLE_CHUNK_SLOTS - 1)] : NULL;
 }
 
 struct superslab *hak_superslab_at(size_t index) {
@@ -40,10 +54,7 @@ struct superslab *hak_superslab_at(size_t index) {
     if (index >= hak_atomic_load_acquire(&records.record_count)) {
         return NULL;
     }
-    superslab_slot *chunk =
-        hak_atomic_load_relaxed(&records.table[index >> TABLE_CHUNK_SHIFT]); /* relaxed: ordered by it */
-    return hak_atomic_load_relaxed(
-        &chunk[index & (TABLE_CHUNK_SLOTS - 1)]); /* relaxed: ordered by it as well */
+    return hak_atomic_load_relaxed(slot_of(index)); /* relaxed: ordered by it as well */
 }
 
 /* Enters a record for good. False when the table is full or there is no memory for a chunk. */
@@ -53,28 +64,25 @@ static bool add_to_table(struct superslab *s) {
         hak_lock_acquire(&hak_superslab_lock);
         size_t count = hak_atomic_load_relaxed(&records.record_count); /* relaxed: written under the lock */
         size_t chunk_idx = count >> TABLE_CHUNK_SHIFT;
-        superslab_slot *chunk = NULL;
-        if (chunk_idx < TABLE_CHUNKS) {
-            chunk = hak_atomic_load_relaxed(&records.table[chunk_idx]); /* relaxed: written under the lock */
-            if (chunk == NULL && spare_chunk != NULL) {
-                chunk = spare_chunk;
-                spare_chunk = NULL;
-                hak_atomic_store_relaxed(&records.table[chunk_idx],
-                                         chunk); /* relaxed: published by record_count */
-            }
+        bool is_full = chunk_idx >= TABLE_CHUNKS;
+        superslab_slot *slot = is_full ? NULL : slot_of(count);
+        if (slot == NULL && !is_full && spare_chunk != NULL) {
+            /* relaxed: published by record_count */
+            hak_atomic_store_relaxed(&record_chunks[chunk_idx], spare_chunk);
+            spare_chunk = NULL;
+            slot = slot_of(count);
         }
-        if (chunk != NULL) {
-            /* relaxed: published by record_count below */
-            hak_atomic_store_relaxed(&chunk[count & (TABLE_CHUNK_SLOTS - 1)], s);
+        if (slot != NULL) {
+            hak_atomic_store_relaxed(slot, s); /* relaxed: published by record_count */
             hak_atomic_store_release(&records.record_count,
                                      count + 1); /* pairs with the load in hak_superslab_at() */
         }
         hak_lock_release(&hak_superslab_lock);
-        if (chunk != NULL || chunk_idx >= TABLE_CHUNKS) {
+        if (slot != NULL || is_full) {
             if (spare_chunk != NULL) {
                 hak_meta_free(spare_chunk, TABLE_CHUNK_SLOTS * sizeof(superslab_slot));
             }
-            return chunk != NULL;
+            return slot != NULL;
         }
         spare_chunk = hak_meta_alloc(TABLE_CHUNK_SLOTS * sizeof(superslab_slot));
         if (spare_chunk == NULL) {

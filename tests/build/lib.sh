@@ -55,5 +55,5 @@ copy_sources() {
     mkdir -p "$1/core"
     cp "$TEST_ROOT/Makefile" "$1/"
     cp -r "$TEST_ROOT/include" "$1/"
-    cp -r "$TEST_ROOT"/core/*/ "$1/core/"
+    cp -r "$TEST_ROOT"/core/*/ "$TEST_ROOT/core/layout.ld" "$1/core/"
 }

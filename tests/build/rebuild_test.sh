@@ -8,6 +8,7 @@ tree=$TMPDIR/tree
 mkdir -p "$tree/core/base" "$tree/core/os" "$tree/core/api" "$tree/include"
 cp "$TEST_ROOT/Makefile" "$tree/"
 cp "$TEST_ROOT/include/hakmem.h" "$tree/include/"
+cp "$TEST_ROOT/core/layout.ld" "$tree/core/"
 cd "$tree" || exit 1
 
 echo 'int hak_low(void);' >core/base/low.h
@@ -101,13 +102,18 @@ expect_not 'a compile error fails' built
 expect 'and leaves the last library' cmp libhakmem.so "$TMPDIR/before.so"
 sed -i '$d' core/os/mid.c
 
+built
+echo '/* edited */' >>core/layout.ld
+built
+expect 'an edit of the layout links anew' grep -q 'LD *libhakmem.so' "$TMPDIR/built"
+
 echo 'static int unused;' >core/os/odd.c
 expect_not 'a warning is an error' built
 rm core/os/odd.c
 
 expect 'make clean' built clean
 expect 'removes all that was built' test "$(find . -type f | sort | tr '\n' ' ')" = \
-    './Makefile ./core/api/dlopen.c ./core/api/top.c ./core/base/low.c ./core/os/mid.c ./include/hakmem.h '
+    './Makefile ./core/api/dlopen.c ./core/api/top.c ./core/base/low.c ./core/layout.ld ./core/os/mid.c ./include/hakmem.h '
 expect 'a parallel make from nothing' built -j8 all debug tsan ubsan
 built -j1 all debug tsan ubsan
 expect 'leaves nothing to do for a serial one' quiet

@@ -39,6 +39,11 @@ def check_one(library):
             not tls or int(tls.group(1), 16) <= TLS_BYTES_MAX,
             f"has {int(tls.group(1), 16) if tls else 0} bytes of TLS, the most is {TLS_BYTES_MAX}",
         ),
+        (
+            # Compilers set such code apart from -O2 on.
+            "debug" in library.name or re.search(r"^\s+\d+\s+\.text\.hak_cold\s*$", segments, re.M),
+            "maps its rarely run code together with other sections (core/layout.ld)",
+        ),
         ("__tls_get_addr" not in symbols, "finds thread-local data by calls, not by initial-exec offsets"),
     ]
     return [f"{library.name}: {text}" for is_kept, text in rules if not is_kept]

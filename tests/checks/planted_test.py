@@ -153,9 +153,12 @@ FILES = [
     ("a script with an unquoted name", "shell", "tests/build/planted.sh", "#!/bin/sh\nrm $1\n", "SC2086"),
 ]
 
-GOOD_LINK = "-shared -fPIC -Wl,-soname,libhakmem.so.0 -Wl,-z,now,-z,relro,-z,nodelete,-z,noexecstack".split()
-TLS = "__thread int t[{}] __attribute__((tls_model(\"{}\")));\nint f(int i) {{ return t[i] + getpid(); }}\n"
-PLAIN = "int f(void) { return getpid(); }\n"
+GOOD_LINK = "-shared -fPIC -O2 -Wl,-soname,libhakmem.so.0 -Wl,-z,now,-z,relro,-z,nodelete,-z,noexecstack".split()
+GOOD_LINK.append(f"-Wl,-T,{ROOT}/core/layout.ld")
+COLD = "__attribute__((cold)) int cold(void) { return getpid(); }\n"
+TLS = COLD.replace("{", "{{").replace("}", "}}")
+TLS += "__thread int t[{}] __attribute__((tls_model(\"{}\")));\nint f(int i) {{ return t[i] + getpid(); }}\n"
+PLAIN = COLD + "int f(void) { return getpid(); }\n"
 
 # (what, C text, change of the link flags, what the check must say or None)
 LINKS = [
@@ -165,7 +168,7 @@ LINKS = [
     ("TLS found by calls", TLS.format(1, "global-dynamic"), lambda flags: flags, "by calls"),
     (
         "a second library needed",
-        "double cos(double);\ndouble f(double x) { return cos(x); }\n",
+        COLD + "double cos(double);\ndouble f(double x) { return cos(x); }\n",
         lambda flags: flags + ["-Wl,--no-as-needed", "-lm"],
         "needs libm.so.6",
     ),
@@ -173,6 +176,7 @@ LINKS = [
     ("no RELRO", PLAIN, lambda flags: [f.replace(",relro", ",norelro") for f in flags], "relocated data"),
     ("an unloadable library", PLAIN, lambda flags: [f.replace(",-z,nodelete", "") for f in flags], "unloaded"),
     ("an executable stack", PLAIN, lambda flags: [f.replace("noexec", "exec") for f in flags], "executable stack"),
+    ("cold code among the other", PLAIN, lambda flags: flags[:-1], "rarely run code"),
     ("another soname", PLAIN, lambda flags: [f.replace("libhakmem.so.0", "x.so") for f in flags], "soname"),
 ]
 
