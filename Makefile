@@ -70,13 +70,11 @@ HOT_SOURCES := $(addprefix core/,slab/blocks.c slab/slab.c slab/slab_list.c heap
                  heap/unified_cache.c api/malloc.c api/cxx.c api/hakmem.c)
 COOL_FLAGS_release := -O2
 COOL_FLAGS_archive := -O2
-# What checked mode alone runs, with frame pointers, so that its stacks can be walked. In the shared library it lies in
-# a segment of its own, far from the rest: the kernel maps a file's pages 16 at a time, and no process but a checked one
-# should hold these.
+# What checked mode alone runs, with frame pointers, so that its stacks can be walked. In the shared library it lies
+# apart, with what is rarely run (core/layout.ld): no process but a checked one should hold these pages.
 FAR_SOURCES := $(wildcard core/check/*.c)
 FAR_FLAGS := -Os -fno-omit-frame-pointer
 FAR_FLAGS_release := -fno-lto -fno-reorder-functions
-FAR_LINK_FLAGS_release := -Wl,--section-start=hak_far=0x400000
 OBJCOPY ?= objcopy
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
@@ -152,7 +150,7 @@ FORCE:
 # $(call link_so,FLAVOUR)
 define link_so
 $(call say,LD,$@)
-$(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(FAR_LINK_FLAGS_$1) $(LDFLAGS) -o $@
+$(Q)$(compile_$1) $(objects_$1) $(SO_LINK_FLAGS) $(LDFLAGS) -o $@
 endef
 
 # One object in the archive: a program gets all of hakmem or nothing, never its malloc with libc's realloc.
