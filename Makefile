@@ -241,7 +241,7 @@ TEST_FLAGS_ubsan := $(TEST_FLAGS_debug) -fsanitize=undefined -fno-sanitize-recov
 TEST_ARCHIVE_release := libhakmem.a
 $(foreach flavour,debug tsan ubsan,$(eval TEST_ARCHIVE_$(flavour) := build/$(flavour)/libhakmem.a))
 
-TEST_FOLDERS := $(filter-out support plugins,$(patsubst tests/%/,%,$(wildcard tests/*/)))
+TEST_FOLDERS := $(filter-out support plugins fuzz,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 PRELOADED_FOLDERS := $(filter-out unit,$(TEST_FOLDERS))
 suites_in = $(basename $(wildcard tests/$1/*_test.c tests/$1/*_test.cc))
 # $(call binaries,FLAVOUR,FOLDERS)
@@ -271,7 +271,7 @@ build/tests/$1/%.o: tests/%.cc build/tests/$1/flags | cmocka
 $2: build/tests/$1/%: build/tests/$1/%.o $$(support_$1) $$(TEST_ARCHIVE_$1) build/tests/$1/flags
 	$$(call say,LD,$$@)
 	$$(Q)$$(if $$(wildcard tests/$$*.cc),$$(CXX),$$(CC)) -pthread -fno-lto $$(filter -fsanitize%,$$(TEST_FLAGS_$1)) \
-	    $$< $$(support_$1) $$(TEST_ARCHIVE_$1) $$(TEST_LIBS) -o $$@
+	    $$< $$(support_$1) $$(TEST_ARCHIVE_$1) $$(TEST_LIBS) $$(if $$(TEST_ARCHIVE_$1),$$(LDFLAGS)) -o $$@
 -include $$(wildcard build/tests/$1/*/*.d)
 endef
 $(foreach flavour,plain release debug tsan ubsan,$(eval \
@@ -295,20 +295,25 @@ $(filter $(patsubst tests/%.cc,build/tests/plain/%,$(wildcard tests/*/*.cc)),$(T
 	$(call plain_program,$(CXX) -std=gnu++17)
 
 .SECONDARY:
-.PHONY: cmocka test-programs test test-all check format
+.PHONY: cmocka test-programs test test-all coverage check format
 cmocka:
 	@printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' \
 	    | $(CC) -E -x c - >/dev/null 2>&1 || { as_root=; [ "$$(id -u)" = 0 ] || as_root=sudo; \
 	    $$as_root apt-get update -q && \
 	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy libcmocka-dev pkg-config; }
 
-test-programs: all debug $(TEST_BINARIES) $(TEST_PROGRAMS) $(TEST_PLUGINS)
+-include tests/fuzz/fuzz.mk
+
+test-programs: all debug $(TEST_BINARIES) $(TEST_PROGRAMS) $(TEST_PLUGINS) $(FUZZ_REPLAYS)
 
 test: test-programs ## builds and runs the quick tests; SUITES="unit api/errno" picks some
 	$(Q)CC='$(CC)' CXX='$(CXX)' tests/run $(SUITES)
 
 test-all: test-programs ## builds and runs every test, the slow ones too
 	$(Q)CC='$(CC)' CXX='$(CXX)' tests/run --all $(SUITES)
+
+coverage: ## runs the tests with clang's coverage of core/ and writes tests/COVERAGE.md
+	$(Q)tests/coverage $(SUITES)
 
 check: all debug ## the checks of source and libraries alone
 	$(Q)tests/run checks
@@ -327,4 +332,4 @@ clean: ## removes everything that was built
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9_-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' \
-	    $(wildcard Makefile bench/bench.mk)
+	    $(wildcard Makefile bench/bench.mk tests/fuzz/fuzz.mk)

@@ -68,6 +68,12 @@ static void perturb(void *block, size_t bytes, bool is_free) {
     memset(block, is_free ? fill : fill ^ 0xFF, bytes);
 }
 
+void hak_front_fill_new(void *block, size_t bytes) {
+    if (perturbs()) {
+        perturb(block, bytes, false);
+    }
+}
+
 /* From this size on, giving a block's OS pages back costs less than writing zeros to them, touched or not. */
 #define WIPE_BY_PURGE_BYTES ((size_t)128 * 1024)
 
@@ -161,8 +167,8 @@ static void *alloc_large(size_t bytes, bool is_zeroed) {
         bool is_zero;
         void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
         if (block != NULL) {
-            if (!is_zeroed && perturbs()) {
-                perturb(block, bytes, false);
+            if (!is_zeroed) {
+                hak_front_fill_new(block, bytes);
             }
             return block;
         }
@@ -179,9 +185,7 @@ void *hak_alloc_slow(size_t bytes) {
     if (!take(class_idx, &ref)) {
         return out_of_memory();
     }
-    if (perturbs()) {
-        perturb(ref.block, bytes, false);
-    }
+    hak_front_fill_new(ref.block, bytes);
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
     return ref.block;
 }

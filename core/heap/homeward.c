@@ -42,7 +42,9 @@ void hak_homeward_add(struct heap *heap, struct block_ref ref, unsigned class_id
 }
 
 void hak_homeward_flush(struct heap *heap, bool keep_array) {
-    return_batch(heap);
+    if (heap->homeward.refs != NULL) {
+        return_batch(heap);
+    }
     if (!keep_array) {
         hak_homeward_forget(heap);
     }

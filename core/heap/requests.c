@@ -38,6 +38,7 @@ static void *large_aligned(size_t align, size_t bytes) {
             block = hak_large_alloc(at_least_one, align, &is_zero);
         }
         if (block != NULL) {
+            hak_front_fill_new(block, bytes);
             return block;
         }
     }

@@ -382,6 +382,11 @@ static int perturb(void *context) {
             CHECK(sizes[i] > 5000 || is_filled(freed + 16, sizes[i] - 24, 0xA5));
         }
     }
+    for (size_t align = 16; align <= 2 * MIB; align *= 2) {
+        unsigned char *aligned = memalign(align, 5000);
+        CHECK(is_filled(aligned, 5000, 0x5A));
+        free(aligned);
+    }
     CHECK(mallopt(M_PERTURB, 0) == 1);
     unsigned char *block = calloc(1, 5000);
     unsigned char *freed = launder(block);

@@ -129,7 +129,52 @@ void failure_of_nothrow_forms_returns_null(void **) {
     }
 }
 
+void an_alignment_that_is_no_power_of_two_fails(void **) {
+    const auto align = std::align_val_t(24);
+    if (!hak_is_there()) {
+        SKIP_BECAUSE("undefined behaviour, and not hakmem's");
+    }
+    assert_true(throws_bad_alloc([=] { sink = ::operator new(opaque(100), align); }));
+    assert_true(throws_bad_alloc([=] { sink = ::operator new[](opaque(100), align); }));
+    sink = ::operator new(opaque(100), align, std::nothrow);
+    assert_null(sink);
+    sink = ::operator new[](opaque(100), align, std::nothrow);
+    assert_null(sink);
+}
+
+/* No address space beyond what there is, or as much as there may be. */
+void limit_address_space(bool is_limited) {
+    rlimit limit{};
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = is_limited ? 1 : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
 unsigned handler_calls;
+
+void make_room() {
+    handler_calls++;
+    limit_address_space(false);
+}
+
+void new_tries_again_when_the_handler_made_room(void **) {
+    const auto align = std::align_val_t(64);
+    const size_t bytes = opaque(200 * MIB);
+    for (int form = 0; form < 4; form++) {
+        handler_calls = 0;
+        std::set_new_handler(make_room);
+        limit_address_space(true);
+        void *block = form == 0   ? ::operator new(bytes)
+                      : form == 1 ? ::operator new(bytes, align)
+                      : form == 2 ? ::operator new(bytes, std::nothrow)
+                                  : ::operator new(bytes, align, std::nothrow);
+        limit_address_space(false);
+        std::set_new_handler(nullptr);
+        assert_int_equal(handler_calls, 1);
+        assert_non_null(block);
+        ::operator delete(block);
+    }
+}
 
 void give_up_on_third_call() {
     if (++handler_calls == 3) {
@@ -287,6 +332,8 @@ int main() {
         cmocka_unit_test(plain_forms_allocate_and_free),
         cmocka_unit_test(aligned_forms_allocate_and_free),
         cmocka_unit_test(failure_throws_bad_alloc),
+        cmocka_unit_test(an_alignment_that_is_no_power_of_two_fails),
+        cmocka_unit_test(new_tries_again_when_the_handler_made_room),
         cmocka_unit_test(failure_of_nothrow_forms_returns_null),
         cmocka_unit_test(new_handler_is_called_until_it_gives_up),
         cmocka_unit_test(new_succeeds_once_the_handler_made_room),

@@ -222,6 +222,9 @@ static void test_nearest_counts_edits(void **state) {
     assert_string_equal(nearest.word, "mitten");
     hak_nearest_offer(&nearest, "bitten", 6);
     assert_string_equal(nearest.word, "mitten");
+    static const char long_word[] = "a word of more than thirty-two characters";
+    hak_nearest_offer(&nearest, long_word, sizeof long_word - 1);
+    assert_string_equal(nearest.word, "mitten");
     hak_nearest_begin(&nearest, "", 0);
     hak_nearest_offer(&nearest, "ab", 2);
     assert_string_equal(nearest.word, "");

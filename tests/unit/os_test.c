@@ -4,6 +4,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "base/assert.h"
 #include "base/atomic.h"
 #include "os/fatal.h"
 #include "os/lock.h"
@@ -45,6 +46,10 @@ static void failures_are_returned_and_errno_is_kept(void **state) {
     assert_int_equal(hak_os_map_aligned(NULL, SIZE_MAX - 4095, MIB, &address), ENOMEM);
     assert_int_not_equal(hak_os_unmap((void *)1, 4096), 0);
     assert_int_not_equal(hak_os_purge((void *)1, 4096), 0);
+    size_t resident_bytes;
+    assert_int_equal(hak_os_resident((void *)(16 * hak_os_page_bytes()), 4096, &resident_bytes), ENOMEM);
+    assert_int_not_equal(hak_os_populate((void *)(16 * hak_os_page_bytes()), 4096), 0);
+    hak_os_write(-1, "text", 4);
     assert_int_equal(errno, 7);
 }
 
@@ -120,6 +125,11 @@ static int die_of_text(void *unused) {
     hak_fatal_text("out of luck");
 }
 
+static int die_of_assertion(void *unused) {
+    (void)unused;
+    hak_assert_failed("1 == 2", "floor/file.c", 1234);
+}
+
 /* The child ends by SIGABRT, and what it wrote to stderr is exactly `line`. */
 static void assert_dies_with(int (*die)(void *), const char *line) {
     static struct child child;
@@ -134,6 +144,7 @@ static void fatal_lines_name_function_fault_pointer_and_size(void **state) {
     assert_dies_with(die_of_double_free, "hakmem: free(): double free of 0x1230, 64-byte block\n");
     assert_dies_with(die_of_foreign_pointer, "hakmem: realloc(): pointer not from this heap 0xabc0\n");
     assert_dies_with(die_of_text, "hakmem: out of luck\n");
+    assert_dies_with(die_of_assertion, "hakmem: assertion failed: 1 == 2 (floor/file.c:1234)\n");
 }
 
 int main(void) {
