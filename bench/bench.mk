@@ -2,8 +2,9 @@
 #
 # Needs from there: CC, the targets libhakmem.so, libhakmem.a and debug (libhakmem-debug.so); uses Q and say where
 # they are defined.
-# Gives: bench, bench-quick, bench-full, bench-scale, bench-instr (timings and counts), bench-deps (Debian
-# packages of the other allocators and valgrind), bench-programs, bench_<program>_hakmem, bench-test, bench-clean.
+# Gives: bench, bench-quick, bench-full, bench-real, bench-scale, bench-instr (timings and counts), bench-deps (Debian
+# packages of the other allocators and valgrind), bench-deps-real, bench-programs, bench_<program>_hakmem,
+# bench-test, bench-clean.
 
 BENCH_BUILD    := build/bench
 BENCH_PYTHON   ?= python3
@@ -18,12 +19,13 @@ BENCH_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -gdwarf-4 -Wall -Wextra -Wshadow -Wer
                 -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
 
 BENCH_DEBIAN_PACKAGES := libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind
+BENCH_REAL_PACKAGES := gcc g++ python3 perl lua5.4 nodejs jq sqlite3 redis-server redis-tools ghostscript z3 git
 # Written by bench/instr --save; while it exists, bench-instr fails on a count that grew.
 BENCH_INSTR_SAVED := bench/instr-baseline.json
 BENCH_RUN := CC="$(CC)" $(BENCH_PYTHON)
 
-.PHONY: bench bench-quick bench-full bench-scale bench-instr bench-deps bench-programs bench-test bench-clean \
-        $(BENCH_LINKED)
+.PHONY: bench bench-quick bench-full bench-real bench-scale bench-instr bench-deps bench-deps-real bench-programs \
+        bench-test bench-clean $(BENCH_LINKED)
 
 bench: bench-programs libhakmem.so ## compares the allocators on all programs (under 10 minutes)
 	$(BENCH_RUN) bench/compare --set bench
@@ -34,6 +36,9 @@ bench-quick: bench-programs libhakmem.so ## the same in 90 seconds, fewer rows
 bench-full: bench-programs libhakmem.so debug ## the same with long runs and the debug flavour
 	$(BENCH_RUN) bench/compare --set full
 
+bench-real: bench-programs libhakmem.so ## programs that people run: compilers, interpreters, databases
+	$(BENCH_RUN) bench/compare --set real
+
 bench-scale: bench-programs libhakmem.so ## speed over 1..N threads
 	$(BENCH_RUN) bench/compare --set scale
 
@@ -42,6 +47,9 @@ bench-instr: bench-programs libhakmem.so ## instructions of malloc and free, cou
 
 bench-deps: ## installs the other allocators and valgrind (Debian)
 	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install -y $(BENCH_DEBIAN_PACKAGES)
+
+bench-deps-real: ## installs what bench-real runs (Debian)
+	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install -y $(BENCH_REAL_PACKAGES)
 
 bench-programs: $(BENCH_PROGRAMS:%=$(BENCH_BUILD)/%) $(BENCH_BUILD)/launch $(BENCH_BUILD)/witness.so
 

@@ -5,13 +5,15 @@ import os
 import sys
 from typing import List, Optional
 
-from . import allocators, command, markdown, report, results as files, rows, session, table
+from . import allocators, command, markdown, real, report, results as files, rows, session, table
 from .measure import Settings
 
 EXIT_USAGE = 2
+REAL = "real"
 
 # set: rounds, seconds a run, seconds a row at most
 SETS = {"quick": (7, 0.05, 5.0), "bench": (9, 0.15, 12.0), "full": (11, 0.5, 90.0), "scale": (9, 0.15, 12.0)}
+SETS["real"] = (7, 0.0, 0.0)  # one run of each program is a sample
 
 
 def _positive(text: str) -> float:
@@ -104,12 +106,22 @@ def print_saved(options) -> Optional[int]:
 
 def print_list(chosen_rows, found, missing) -> None:
     for row in chosen_rows:
-        print(f"{row.name:<22} {row.program} {' '.join(row.arguments(row.iterations))}")
+        arguments = "" if row.sets == "" else " " + " ".join(row.arguments(row.iterations))
+        print(f"{row.name:<22} {row.program}{arguments}")
     print()
     for a in found:
         print(f"{a.name:<22} {a.version} {a.path or '(the C library itself)'}")
     for line in missing:
         print(f"missing: {line}")
+
+
+def rows_of(options, top: str) -> tuple:
+    """The rows asked for, and a line for each program of the set that is not installed."""
+    patterns = options.rows.split(",") if options.rows else None
+    if options.set != REAL:
+        return rows.select(options.set, patterns), []
+    found, missing = real.find(top)
+    return rows.matching(found, patterns), missing if patterns is None else []
 
 
 def check_build(build: str, programs: List[str]) -> None:
@@ -121,7 +133,7 @@ def check_build(build: str, programs: List[str]) -> None:
 
 
 def make_plan(options, user_command: Optional[List[str]], top: str) -> session.Plan:
-    build = os.environ.get("BENCH_BUILD") or os.path.join(top, "build", "bench")
+    build = os.path.abspath(os.environ.get("BENCH_BUILD") or os.path.join(top, "build", "bench"))
     rounds, target_s, cap_s = SETS[options.set]
     found, missing = allocators.find_all(top)
     added = [allocators.named(text) for text in options.alloc]
@@ -141,11 +153,14 @@ def make_plan(options, user_command: Optional[List[str]], top: str) -> session.P
         chosen_rows = [command.command_row(user_command)]
         check_build(build, ["launch", "witness.so"])
     else:
-        chosen_rows = rows.select(options.set, options.rows.split(",") if options.rows else None)
+        chosen_rows, absent = rows_of(options, top)
+        missing += absent
         if not chosen_rows:
             raise allocators.AllocatorError(f"no row of the set '{options.set}' matches '{options.rows}'")
-        check_build(build, ["launch", *sorted({r.program for r in chosen_rows}), "floor"])
+        programs = ["witness.so"] if options.set == REAL else sorted({r.program for r in chosen_rows}) + ["floor"]
+        check_build(build, ["launch", *programs])
     is_missing_told = options.only is None
+    title = "programs that people run" if options.set == REAL else f"the {options.set} set"
     settings = Settings(
         build,
         options.rounds or rounds,
@@ -165,8 +180,8 @@ def make_plan(options, user_command: Optional[List[str]], top: str) -> session.P
         options.alpha,
         not options.no_noise_check,
         os.environ.get("CC") or "cc",
-        " ".join(user_command) if user_command else f"the {options.set} set",
-        user_command is not None,
+        " ".join(user_command) if user_command else title,
+        user_command is not None or options.set == REAL,
     )
 
 
@@ -195,15 +210,16 @@ def main(argv: List[str], top: str) -> int:
             return saved
         if options.list:
             found, missing = allocators.find_all(top)
-            print_list(
-                rows.select(options.set, options.rows.split(",") if options.rows else None), found, missing
-            )
+            chosen_rows, absent = rows_of(options, top)
+            print_list(chosen_rows, found, missing + absent)
             return 0
         plan = make_plan(options, user_command, top)
     except (allocators.AllocatorError, files.ResultsError) as error:
         session.say(f"bench/compare: {error}")
         return EXIT_USAGE
-    folder = options.out or os.path.join(top, "bench", "out")
+    folder = os.path.abspath(options.out or os.path.join(top, "bench", "out"))
+    if user_command is None and options.set == REAL:
+        return session.run(plan, folder, lambda settings, on_run: real.RealRunner(settings, on_run, top))
     if user_command is None:
         return session.run(plan, folder)
     return session.run(

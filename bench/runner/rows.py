@@ -211,20 +211,24 @@ def all_rows(cores: Optional[int] = None) -> List[Row]:
     return _history(cores) + _patterns(cores) + _memory() + _sharing_and_latency(cores)
 
 
+def matching(rows: List[Row], patterns: Optional[List[str]]) -> List[Row]:
+    """Those whose name, its first word, or program matches one of the patterns (all if None)."""
+    if patterns is None:
+        return rows
+    return [
+        r
+        for r in rows
+        if any(
+            fnmatch.fnmatchcase(r.name, p) or fnmatch.fnmatchcase(r.name.split()[0], p) or r.program == p
+            for p in patterns
+        )
+    ]
+
+
 def select(set_name: str, patterns: Optional[List[str]], cores: Optional[int] = None) -> List[Row]:
-    """The rows of a set whose name matches one of the patterns (all if None)."""
+    """The rows of a set of bench programs that match."""
     letter = set_name[0]
-    rows = [row for row in all_rows(cores) if letter in row.sets]
-    if patterns is not None:
-        rows = [
-            r
-            for r in rows
-            if any(
-                fnmatch.fnmatchcase(r.name, p) or fnmatch.fnmatchcase(r.name.split()[0], p) or r.program == p
-                for p in patterns
-            )
-        ]
-    return rows
+    return matching([row for row in all_rows(cores) if letter in row.sets], patterns)
 
 
 def floor_row(row: Row) -> Row:

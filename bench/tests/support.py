@@ -65,7 +65,7 @@ class Run:
             return json.load(file)
 
 
-def compare(*arguments: str, command=(), timeout_s: float = 60) -> Run:
+def compare(*arguments: str, command=(), timeout_s: float = 60, env=None) -> Run:
     out = folder("out")
     argv = [
         sys.executable,
@@ -82,5 +82,6 @@ def compare(*arguments: str, command=(), timeout_s: float = 60) -> Run:
         stderr=subprocess.PIPE,
         timeout=timeout_s,
         check=False,
+        env={**os.environ, **(env or {})},
     )
     return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), out)

@@ -86,6 +86,32 @@ class Commands(unittest.TestCase):
         self.assertLess(run.results()["rows"][0]["usage"]["glibc"]["peak_rss_kib"], 4096)
 
 
+
+class RealPrograms(unittest.TestCase):
+    ROWS = ("--set", "real", "--rounds", "2", "--no-noise-check")
+
+    def test_each_program_is_a_row_with_time_and_memory(self):
+        fake = support.library("slow200", "FAKE_SPIN=200")
+        run = support.compare(
+            *self.ROWS, "--rows", "sqlite3,jq", f"--alloc=fake={fake}", "--only", "glibc,fake"
+        )
+        rows = {row["name"]: row for row in run.results()["rows"]}
+        self.assertEqual((run.code, sorted(rows)), (0, ["jq", "sqlite3"]), run.err)
+        for row in rows.values():
+            self.assertEqual(row["failures"], {})
+        self.assertGreater(rows["sqlite3"]["samples"]["fake"][0]["peak_rss_kib"], 1024)
+
+    def test_what_is_not_installed_is_named(self):
+        path = os.path.dirname(shutil.which("sqlite3"))
+        self.assertTrue(os.path.exists(os.path.join(path, "sqlite3")))
+        empty = support.folder("programs")
+        for name in ("python3", "cc"):
+            os.symlink(shutil.which(name), os.path.join(empty, name))
+        run = support.compare(*self.ROWS, "--list", env={"PATH": empty})
+        self.assertIn("missing: sqlite3 (sqlite3; 'make bench-deps-real' installs the set's programs)", run.out)
+        self.assertIn("python3 ", run.out)
+
+
 class Instructions(unittest.TestCase):
     def test_sections_become_instructions_a_pair(self):
         sections = [

@@ -1,0 +1,10 @@
+; Which two numbers have this product? Bit-blasted to a SAT problem.
+(set-logic QF_BV)
+(declare-const a (_ BitVec 30))
+(declare-const b (_ BitVec 30))
+(assert (= (bvmul a b) (_ bv536838145 30)))
+(assert (bvult a b))
+(assert (bvugt a (_ bv1 30)))
+(assert (= ((_ extract 29 15) a) (_ bv0 15)))
+(assert (= ((_ extract 29 16) b) (_ bv0 14)))
+(check-sat)
