@@ -21,10 +21,10 @@
         }                                                                                                    \
         return sum;                                                                                          \
     }
+/* Laid out by hand: it would break and indent these anew each time. */
+/* clang-format off */
 #define TEN(n)                                                                                               \
-    FUNCTION(1##n##0)                                                                                        \
-    FUNCTION(1##n##1) FUNCTION(1##n##2) FUNCTION(1##n##3) FUNCTION(1##n##4) FUNCTION(1##n##5)                \
-        FUNCTION(1##n##6) FUNCTION(1##n##7) FUNCTION(1##n##8) FUNCTION(1##n##9)
-TEN(0)
-TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(20) TEN(21) TEN(22) TEN(23) TEN(24) TEN(25)
-    TEN(26) TEN(27) TEN(28) TEN(29)
+    FUNCTION(1##n##0) FUNCTION(1##n##1) FUNCTION(1##n##2) FUNCTION(1##n##3) FUNCTION(1##n##4)                \
+    FUNCTION(1##n##5) FUNCTION(1##n##6) FUNCTION(1##n##7) FUNCTION(1##n##8) FUNCTION(1##n##9)
+TEN(0) TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9)
+TEN(20) TEN(21) TEN(22) TEN(23) TEN(24) TEN(25) TEN(26) TEN(27) TEN(28) TEN(29)
