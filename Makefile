@@ -74,7 +74,7 @@ COOL_FLAGS_archive := -O2
 # apart, with what is rarely run (core/layout.ld): no process but a checked one should hold these pages.
 FAR_SOURCES := $(wildcard core/check/*.c)
 FAR_FLAGS := -Os -fno-omit-frame-pointer
-FAR_FLAGS_release := -fno-lto -fno-reorder-functions
+FAR_FLAGS_release := -fno-lto $(if $(IS_CLANG),,-fno-reorder-functions)
 OBJCOPY ?= objcopy
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
