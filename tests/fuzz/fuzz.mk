@@ -37,7 +37,7 @@ FUZZ_KERNEL_CALLS := mmap munmap mremap mprotect madvise clock_gettime write
 define fuzz_guest
 @mkdir -p $(@D)
 $(call say,OBJCOPY,$@)
-$(Q){ nm -g --defined-only $1 | awk '$$3 !~ /^hak_|[.]/ { print $$3, "own_" $$3 }'; \
+$(Q){ nm -g --defined-only $1 | awk '$$3 !~ /^(hak_|__llvm_|__covrec_)|[.]/ { print $$3, "own_" $$3 }'; \
     for call in $(FUZZ_KERNEL_CALLS); do echo "$$call kernel_$$call"; done; } > $@.names
 $(Q)objcopy --remove-section='.gnu.lto*' --redefine-syms=$@.names $1 $@
 endef
@@ -61,7 +61,7 @@ $$(FUZZ_BUILD)/$1/fuzz-%: $$(FUZZ_BUILD)/$1/guest-fuzzed.o tests/fuzz/libfuzzer.
 	    $$(call fuzz_sources,$$*) $$(if $$(filter operations,$$*),tests/fuzz/mutate.c) tests/fuzz/libfuzzer.c $$< -o $$@
 $$(FUZZ_BUILD)/$1/replay-%: $$(FUZZ_BUILD)/$1/guest.o tests/fuzz/*.[ch]
 	$$(call say,LD,$$@)
-	$$(Q)$$(CC) -fno-lto $$(call fuzz_flags,$1) $$(call fuzz_sources,$$*) tests/fuzz/replay.c $$< -o $$@
+	$$(Q)$$(CC) -fno-lto $$(call fuzz_flags,$1) $$(call fuzz_sources,$$*) tests/fuzz/replay.c $$< $$(LDFLAGS) -o $$@
 endef
 $(foreach flavour,release debug,$(eval $(call fuzz_rules_of,$(flavour))))
 

@@ -14,9 +14,12 @@
 #include "os/os.h"
 #include "slab/slab.h"
 #include "slab/superslab.h"
+#include "support/child.h"
 #include "support/target.h"
 #include "support/test.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #define CLASS_OF_112 6u
@@ -278,6 +281,40 @@ static void the_sentence_is_cut_to_the_room_there_is(void **state) {
     assert_string_equal(small, "slab: c");
 }
 
+/* ---- what free says --------------------------------------------------------------------------------- */
+
+static int free_it(void *block) {
+    hak_free(block);
+    return 0;
+}
+
+static void assert_free_says(void *block, const char *fault) {
+    static struct child child;
+    char line[200];
+    child = (struct child){.function = free_it, .context = block};
+    child_run(&child);
+    assert_int_equal(child_signal(&child), SIGABRT);
+    snprintf(line, sizeof line, "hakmem: hak_free(): %s 0x%jx, 112-byte block\n", fault,
+             (uintmax_t)(uintptr_t)block);
+    assert_string_equal(child.err, line);
+}
+
+static void free_names_a_header_that_is_no_state_of_a_block(void **state) {
+    (void)state;
+    char *block = hak_malloc(112);
+    struct slab *slab = hak_slab_of_block(block);
+    _Atomic uint8_t *header = &slab->map[block_idx_of(block, slab)];
+    unsigned live = *header;
+    *header = 0x77;
+    assert_free_says(block, "header damaged at");
+    *header = HAK_HEADER_LIVE + CLASS_OF_112 - 1;
+    assert_free_says(block, "header damaged at");
+    *header = (uint8_t)live;
+    assert_true(slab->carved_blocks < slab->capacity_blocks);
+    assert_free_says((void *)(slab->base + (slab->capacity_blocks - 1u) * 112), "invalid pointer");
+    hak_free(block);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_damaged_slab_is_named),
@@ -288,6 +325,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_run_index_is_named),
         cmocka_unit_test(a_damaged_mapping_is_named),
         cmocka_unit_test(sums_that_do_not_add_up_are_named),
+        cmocka_unit_test(free_names_a_header_that_is_no_state_of_a_block),
         cmocka_unit_test(the_sentence_is_cut_to_the_room_there_is),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, heap_is_sound);
