@@ -20,6 +20,7 @@
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
+#include "slab/thin.h"
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -274,10 +275,14 @@ static enum hak_slab_event list_slab(struct slab *slab, struct heap *heap) {
 }
 
 void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *heap_or_null) {
+    if (event == HAK_EVENT_THIN) {
+        hak_thin_enter(slab);
+        event = hak_slab_release_any(slab);
+    }
     if (event == HAK_EVENT_LIST) {
         event = list_slab(slab, heap_or_null);
     }
-    HAK_ASSERT(event != HAK_EVENT_LIST);
+    HAK_ASSERT(event == HAK_EVENT_NONE || event == HAK_EVENT_RETIRE);
     if (event == HAK_EVENT_RETIRE) {
         hak_slab_retire(slab);
     }

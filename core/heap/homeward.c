@@ -5,8 +5,10 @@
 #include "conf/options.h"
 #include "meta/arena.h"
 #include "meta/classes.h"
+#include "slab/purge.h"
 
-#define BATCH_BLOCKS 128u
+#define BATCH_BLOCKS   128u
+#define BATCH_IN_DEBT  4u /* while memory is being given back: each block may be the last of its slab */
 #define ARRAY_BYTES  (BATCH_BLOCKS * sizeof(struct block_ref))
 
 /* Bytes of blocks that a batch may hold back, by profile. */
@@ -36,7 +38,8 @@ void hak_homeward_add(struct heap *heap, struct block_ref ref, unsigned class_id
     }
     homeward->refs[homeward->count++] = ref;
     homeward->bytes += hak_class_block_bytes[class_idx];
-    if (homeward->count == BATCH_BLOCKS || homeward->bytes >= bound_bytes[hak_options.tiny_profile]) {
+    unsigned limit_blocks = hak_purge_is_owed() ? BATCH_IN_DEBT : BATCH_BLOCKS;
+    if (homeward->count >= limit_blocks || homeward->bytes >= bound_bytes[hak_options.tiny_profile]) {
         return_batch(heap);
     }
 }

@@ -4,6 +4,7 @@
 #include "heap/reclaim.h"
 #include "large/large.h"
 #include "slab/superslab.h"
+#include "slab/thin.h"
 
 size_t hak_reclaim_everything(struct heap *heap) {
     if (heap != NULL) {
@@ -18,7 +19,8 @@ static size_t purge_slab(struct slab *slab, struct heap *heap) {
     if (!hak_slab_lease_any(slab)) {
         return 0;
     }
-    size_t given_bytes = hak_blocks_purge(slab);
+    unsigned calls = 0;
+    size_t given_bytes = hak_thin_purge(slab, &calls);
     hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
     return given_bytes;
 }

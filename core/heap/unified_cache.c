@@ -17,8 +17,7 @@
 #define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
 #define HEAT_TO_ARRAY  32u /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */
-#define SPILL_IN_DEBT                                                                                        \
-    2u /* blocks that a spill returns while earlier ones have left more to purge than one may */
+#define SPILL_IN_DEBT  2u  /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
 /* Bytes of blocks that one class may cache in one thread, by profile. */
 static const size_t bound_bytes[] = {
@@ -100,6 +99,12 @@ static bool grow(struct heap *heap, unsigned class_idx) {
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
 }
 
+/* Halves the capacity; the cache holds no more than that. False at the first capacity or when out of memory. */
+static bool shrink(struct heap *heap, unsigned class_idx) {
+    unsigned capacity = (heap->classes[class_idx].capacity_blocks - MARKS) / 2u;
+    return capacity >= CAPACITY_FIRST && resize(heap, class_idx, capacity);
+}
+
 /* A heap that only allocates asks for more at a time; each spill takes it back to a quarter of the capacity.
  */
 static void adapt_refill(struct heap *heap, unsigned class_idx) {
@@ -160,8 +165,17 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
     unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
-    bool is_in_debt = half > SPILL_IN_DEBT && hak_purge_is_owed();
-    return_oldest(heap, class_idx, is_in_debt ? SPILL_IN_DEBT : half);
+    if (!hak_purge_is_owed()) {
+        return_oldest(heap, class_idx, half);
+        return;
+    }
+    /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs. */
+    if (state->capacity_blocks / 2 >= CAPACITY_FIRST) {
+        return_oldest(heap, class_idx, half + MARKS);
+        (void)shrink(heap, class_idx);
+    } else {
+        return_oldest(heap, class_idx, half < SPILL_IN_DEBT ? half : SPILL_IN_DEBT);
+    }
 }
 
 void hak_cache_forget(struct heap *heap, unsigned class_idx) {

@@ -164,8 +164,9 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     return outcome == UNMAPPED || (outcome == PURGED && step.mapping == NULL);
 }
 
-void hak_release_excess(uint64_t now_ms) {
-    size_t left_bytes = hak_large_policy.release_bytes_max;
+void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
+    size_t max_bytes = hak_large_policy.release_bytes_max;
+    size_t left_bytes = own_bytes > max_bytes ? own_bytes : max_bytes;
     unsigned calls = 0;
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();

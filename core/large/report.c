@@ -109,7 +109,7 @@ void hak_large_count(struct hak_large_counts *counts) {
 
 void hak_large_pay_debt(void) {
     if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_release_has_debt))) { /* relaxed: a hint */
-        hak_release_excess(hak_os_now_ms());
+        hak_release_excess(0, hak_os_now_ms());
     }
 }
 

@@ -9,7 +9,7 @@
 #include <limits.h>
 
 #define MIB         ((size_t)1024 * 1024)
-#define FLOOR_BYTES (4 * MIB)
+#define FLOOR_BYTES MIB
 /* Without an operation for this many steps of ageing, everything that was raised has been idle. */
 #define IDLE_STEPS_MAX 4u
 

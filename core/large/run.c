@@ -109,7 +109,7 @@ static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
         hak_superslab_give_whole(superslab, is_zero);
     }
     if (is_over) {
-        hak_release_excess(now_ms);
+        hak_release_excess(0, now_ms);
     }
 }
 

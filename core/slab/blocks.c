@@ -14,6 +14,7 @@
 #include "slab/purge.h"
 #include "slab/shuffle.h"
 #include "slab/slab_word.h"
+#include "slab/thin.h"
 #include <string.h>
 
 /* Units that a returned batch may touch before counts are written back early. A power of two, at most 32. */
@@ -135,6 +136,9 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
                           .first = refs,
                           .next = refs + want};
     slab->purged_blocks = HAK_NEVER_PURGED;
+    if (HAK_UNLIKELY(hak_thin_is_known(slab))) {
+        hak_thin_leave(slab, want * sweep.block_bytes);
+    }
     if (may_have_freed(slab)) {
         sweep_freed(&sweep);
     }
@@ -211,25 +215,26 @@ static bool is_free_header(uint8_t header) {
     return header == HAK_HEADER_FREE || header == HAK_HEADER_NEVER;
 }
 
-/* Purges the OS pages wholly inside blocks [first, end). */
-static size_t purge_blocks(struct slab *slab, unsigned first, unsigned end) {
+/* Purges the OS pages wholly inside blocks [first, end), if there are any, and counts the call. */
+static size_t purge_blocks(struct slab *slab, unsigned first, unsigned end, unsigned *calls) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     size_t page_bytes = hak_os_page_bytes();
     uintptr_t from = hak_round_up(slab->base + first * block_bytes, page_bytes);
     uintptr_t to = hak_round_down(slab->base + end * block_bytes, page_bytes);
-    if (from >= to || hak_os_purge((void *)from, to - from) != 0) {
+    if (from >= to) {
         return 0;
     }
-    return to - from;
+    ++*calls;
+    return hak_os_purge((void *)from, to - from) == 0 ? to - from : 0;
 }
 
-size_t hak_blocks_purge(struct slab *slab) {
+size_t hak_blocks_purge(struct slab *slab, unsigned *calls) {
     size_t given_bytes = 0;
     unsigned run_start = 0;
     /* relaxed: frees counted since change it, and only frees happen under the lease */
     int counted = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word));
     if (counted == (int)slab->purged_blocks) {
-        return 0;
+        return slab->purged_pages * hak_os_page_bytes();
     }
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
     unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
@@ -237,7 +242,7 @@ size_t hak_blocks_purge(struct slab *slab) {
         /* acquire: pairs with the FREE stores in hak_blocks_return(): the purge comes after the last use */
         bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
         if (!is_free) {
-            given_bytes += i > run_start ? purge_blocks(slab, run_start, i) : 0;
+            given_bytes += i > run_start ? purge_blocks(slab, run_start, i, calls) : 0;
             run_start = i + 1;
         }
     }

@@ -36,8 +36,8 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
 
 /*
  * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns the bytes
- * given back. Slow: no lock held.
+ * that hold no memory after it; adds the system calls to *calls. Slow: no lock held.
  */
-HAK_COLD size_t hak_blocks_purge(struct slab *slab);
+HAK_COLD size_t hak_blocks_purge(struct slab *slab, unsigned *calls);
 
 #endif

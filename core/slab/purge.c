@@ -9,15 +9,24 @@
  */
 #include "slab/purge.h"
 #include "os/os.h"
+#include "slab/orphans.h"
 #include "slab/superslab_pool.h"
+#include "slab/thin.h"
 
 _Atomic bool hak_purge_debt;
 
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u
+#define DIRTY_LOOK_MAX           8u
 
-/* Unmaps an empty SuperSlab that has been taken out of the LRU. Returns the bytes given back. */
-static size_t unmap_detached(struct superslab *s, unsigned dirty_units) {
+/* What one operation has given back so far. */
+struct purge {
+    size_t given_bytes;
+    unsigned calls;
+};
+
+/* Unmaps an empty SuperSlab that has been taken out of the LRU. False when it failed. */
+static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct purge *purge) {
     int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
@@ -30,11 +39,13 @@ static size_t unmap_detached(struct superslab *s, unsigned dirty_units) {
         hak_superslab_pool.unmap_retry_ms = now_ms + RETRY_MS;
     }
     hak_lock_release(&hak_superslab_lock);
-    return error == 0 ? HAK_SUPERSLAB_BYTES : 0;
+    purge->calls++;
+    purge->given_bytes += error == 0 ? HAK_SUPERSLAB_BYTES : 0;
+    return error == 0;
 }
 
-/* Purges one run of dirty units, already marked purging. Returns the bytes given back. */
-static size_t purge_marked(struct superslab *s, uint32_t run) {
+/* Purges one run of dirty units, already marked purging. False when it failed. */
+static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge) {
     size_t bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
     int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), bytes);
     uint64_t now_ms = hak_os_now_ms();
@@ -48,13 +59,30 @@ static size_t purge_marked(struct superslab *s, uint32_t run) {
         hak_superslab_pool.purge_retry_ms = now_ms + RETRY_MS;
     }
     hak_lock_release(&hak_superslab_lock);
-    return error == 0 ? bytes : 0;
+    purge->calls++;
+    purge->given_bytes += error == 0 ? bytes : 0;
+    return error == 0;
 }
 
-/* The longest run of dirty units: a system call costs more than the pages that it gives back. */
+/* Purges a leased thin slab and gives the lease back. */
+static void purge_thin(struct slab *slab, struct purge *purge) {
+    purge->given_bytes += hak_thin_purge(slab, &purge->calls);
+    enum hak_slab_event event = hak_slab_release_any(slab);
+    if (event == HAK_EVENT_LIST) {
+        event = hak_orphans_push(slab); /* its owner's hint went stale meanwhile */
+    }
+    if (event == HAK_EVENT_RETIRE) {
+        hak_slab_retire(slab);
+    }
+}
+
+/* The longest run of dirty units: a system call costs more than the pages that it gives back. 0: none. */
 static uint32_t longest_dirty_run(const struct superslab *s) {
     uint32_t dirty = s->free_units & ~s->zero_units;
     unsigned length = 1;
+    if (dirty == 0) {
+        return 0;
+    }
     while (hak_runs_of(dirty, length + 1) != 0) {
         length++;
     }
@@ -71,76 +99,99 @@ static struct superslab *choose_victim(bool is_any_welcome, uint64_t now_ms) {
     return victim == NULL && is_any_welcome ? pool->lru_oldest : victim;
 }
 
-/* One system call's worth. Returns the bytes given back; 0 when there is nothing to do or it failed. */
-static size_t purge_once(size_t keep_bytes, bool is_trim) {
+/* The SuperSlab that was dirty first; of the first few, one with dirty units, which give more for a call. */
+static struct superslab *choose_dirty(void) {
+    struct superslab *s = hak_superslab_pool.dirty_oldest;
+    for (unsigned looked = 0; s != NULL && looked < DIRTY_LOOK_MAX; looked++, s = s->dirty_next) {
+        if ((s->free_units & ~s->zero_units) != 0) {
+            return s;
+        }
+    }
+    return hak_superslab_pool.dirty_oldest;
+}
+
+/* The lock is held on entry and released here. False when nothing was done. */
+static bool purge_dirty(struct superslab *s, struct purge *purge) {
+    struct slab *thin = NULL;
+    uint32_t run = longest_dirty_run(s);
+    if (run != 0) {
+        hak_superslab_change(s, (struct hak_unit_change){.purge_begun = run});
+    } else {
+        thin = &s->slabs[hak_ctz32(s->thin_slabs)];
+        if (!hak_slab_lease_any(thin)) { /* somebody is at work on it */
+            thin = NULL;
+            hak_superslab_put_off(s);
+        }
+    }
+    hak_lock_release(&hak_superslab_lock);
+    if (thin != NULL) {
+        purge_thin(thin, purge);
+    }
+    return thin != NULL || (run != 0 && purge_marked(s, run, purge));
+}
+
+/* One system call's worth, or one thin slab. False when there is nothing to do or it failed. */
+static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
     uint64_t now_ms = hak_os_now_ms();
     if (!is_trim && now_ms < pool->purge_retry_ms) {
         hak_superslab_note_paid();
         hak_lock_release(&hak_superslab_lock);
-        return 0;
+        return false;
     }
     if (!is_trim) {
         keep_bytes = hak_superslab_floor_bytes(now_ms);
     }
-    bool is_above = pool->dirty_units * HAK_UNIT_BYTES > keep_bytes;
+    bool is_above = hak_superslab_dirty_bytes() > keep_bytes;
     struct superslab *victim = choose_victim(is_above || (is_trim && keep_bytes == 0), now_ms);
     if (victim != NULL) {
         unsigned dirty_units = HAK_UNITS_PER_SUPERSLAB - hak_popcount32(victim->zero_units);
         hak_superslab_free_to_none(victim);
         hak_lock_release(&hak_superslab_lock);
-        return unmap_detached(victim, dirty_units);
+        return unmap_detached(victim, dirty_units, purge);
     }
-    struct superslab *dirty = is_above ? pool->dirty_oldest : NULL;
-    uint32_t run = 0;
+    struct superslab *dirty = is_above ? choose_dirty() : NULL;
     if (dirty != NULL) {
-        run = longest_dirty_run(dirty);
-        hak_superslab_change(dirty, (struct hak_unit_change){.purge_begun = run});
+        return purge_dirty(dirty, purge);
     }
-    if (dirty == NULL) {
-        hak_superslab_note_paid();
-    }
+    hak_superslab_note_paid();
     hak_lock_release(&hak_superslab_lock);
-    return dirty != NULL ? purge_marked(dirty, run) : 0;
+    return false;
 }
 
 void hak_purge_step(void) {
-    size_t given_bytes = 0;
-    for (unsigned call = 0; call < HAK_PURGE_STEP_CALLS && given_bytes < HAK_PURGE_STEP_BYTES; call++) {
-        size_t bytes = purge_once(0, false);
-        if (bytes == 0) {
-            return;
-        }
-        given_bytes += bytes;
+    struct purge purge = {0};
+    while (purge.calls + HAK_THIN_CALLS_MAX <= HAK_PURGE_STEP_CALLS &&
+           purge.given_bytes < HAK_PURGE_STEP_BYTES && purge_once(0, false, &purge)) {
     }
 }
 
-void hak_purge_settle(void) {
+/* How often something may be given back until nothing of what is there now is left. */
+static size_t pieces_now(void) {
     struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    return counts.dirty_units + counts.empty + counts.thin_bytes / hak_os_page_bytes();
+}
+
+void hak_purge_settle(void) {
     if (!hak_purge_is_owed()) {
         return;
     }
-    hak_superslab_count(&counts);
     /* Others may free as fast as this purges: they pay for it themselves. */
-    for (size_t steps = counts.dirty_units + counts.empty; steps != 0 && hak_purge_is_owed(); steps--) {
+    for (size_t steps = pieces_now(); steps != 0 && hak_purge_is_owed(); steps--) {
         hak_purge_step();
     }
 }
 
 size_t hak_purge_down_to(size_t keep_bytes) {
-    struct hak_superslab_counts counts;
-    size_t given_bytes = 0;
+    struct purge purge = {0};
     unsigned failures_in_row = 0;
-    hak_superslab_count(&counts);
     /* No more calls than there was to do at the start: others may free as fast as this purges. */
-    for (size_t calls = counts.dirty_units + counts.empty;
-         calls != 0 && failures_in_row < TRIM_FAILURES_IN_ROW_MAX; calls--) {
-        size_t bytes = purge_once(keep_bytes, true);
-        given_bytes += bytes;
-        failures_in_row = bytes != 0 ? 0 : failures_in_row + 1;
+    for (size_t pieces = pieces_now(); pieces != 0 && failures_in_row < TRIM_FAILURES_IN_ROW_MAX; pieces--) {
+        failures_in_row = purge_once(keep_bytes, true, &purge) ? 0 : failures_in_row + 1;
     }
-    return given_bytes;
+    return purge.given_bytes;
 }
 
 void hak_purge_set_floor(size_t bytes) {

@@ -35,6 +35,6 @@ size_t hak_purge_down_to(size_t keep_bytes);
 void hak_purge_set_floor(size_t bytes);
 
 #define HAK_PURGE_STEP_BYTES ((size_t)1024 * 1024)
-#define HAK_PURGE_STEP_CALLS 4u
+#define HAK_PURGE_STEP_CALLS 16u
 
 #endif

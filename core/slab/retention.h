@@ -44,7 +44,7 @@ void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes);
 void hak_retention_set(struct retention *r, size_t bytes);
 
 /* Dirty free memory of up to this may stay in any case. */
-#define HAK_RETENTION_BASE_BYTES ((size_t)4 * 1024 * 1024)
+#define HAK_RETENTION_BASE_BYTES ((size_t)1024 * 1024)
 
 /* How many bytes of dirty free memory may stay when `live_bytes` are in use. */
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms);

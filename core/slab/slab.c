@@ -13,6 +13,7 @@
 #include "slab/slab_list.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
+#include "slab/thin.h"
 #include <errno.h>
 
 /* Before the map: its slab's address, and padding that keeps the map 16-byte aligned. Behind it: room for the
@@ -58,6 +59,7 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
     slab->purged_blocks = HAK_NEVER_PURGED;
+    slab->purged_pages = 0;
     store_registry_words(slab, owner);
     /* release: pairs with the acquire of the word in hak_slab_lease_any() and hak_slab_lease_warm() */
     hak_atomic_store_release(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));
@@ -154,6 +156,11 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab) {
     }
 }
 
+static bool begins_thin(const struct slab *slab, uint64_t word, int count, unsigned freed_blocks) {
+    unsigned live_blocks = (unsigned)(slab->capacity_blocks - count);
+    return hak_thin_begins(slab, live_blocks, freed_blocks) && !hak_slab_word_is_thin(word);
+}
+
 enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
     /* relaxed: capacity and relist_blocks cannot change while frees of ours are uncounted; the swap orders
      * the rest */
@@ -168,6 +175,8 @@ enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
                 event = HAK_EVENT_RETIRE;
             } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
                 event = HAK_EVENT_LIST;
+            } else if (HAK_UNLIKELY(begins_thin(slab, word, count, blocks))) {
+                event = HAK_EVENT_THIN;
             }
             if (event != HAK_EVENT_NONE) {
                 next |= HAK_LEASED;
@@ -190,6 +199,9 @@ uint32_t hak_slab_owner(const struct slab *slab) {
 void hak_slab_retire(struct slab *slab) {
     bool is_zero = slab->is_zero && slab->carved_blocks == 0;
     hak_slab_list_unlink(slab);
+    if (hak_thin_is_known(slab)) {
+        hak_thin_leave(slab, 0);
+    }
     store_freed_words(slab);
     _Atomic uint8_t *map = slab->map;
     /* release: pairs with the acquire of the word in hak_slab_lease_any(), hak_slab_lease_warm(): a stale

@@ -6,6 +6,7 @@
  *   bits 17-18  enum hak_place
  *   bit  19     assigned to a class
  *   bits 20-25  class
+ *   bit  26     thin: nearly all blocks are free, and the pages beneath them count as dirty
  *   bits 32-63  owner: number of a heap, 0 for nobody
  */
 #ifndef HAK_SLAB_SLAB_WORD_H
@@ -21,6 +22,7 @@
 #define HAK_ASSIGNED        ((uint64_t)1 << 19)
 #define HAK_CLASS_SHIFT     20u
 #define HAK_CLASS_MASK      ((uint64_t)63 << HAK_CLASS_SHIFT)
+#define HAK_THIN            ((uint64_t)1 << 26)
 #define HAK_OWNER_SHIFT     32u
 #define HAK_OWNER_MASK      ((uint64_t)UINT32_MAX << HAK_OWNER_SHIFT)
 #define HAK_OWNER_NOBODY    0u
@@ -41,6 +43,10 @@ HAK_INLINE bool hak_slab_word_is_leased(uint64_t word) {
 
 HAK_INLINE bool hak_slab_word_is_assigned(uint64_t word) {
     return (word & HAK_ASSIGNED) != 0;
+}
+
+HAK_INLINE bool hak_slab_word_is_thin(uint64_t word) {
+    return (word & HAK_THIN) != 0;
 }
 
 HAK_INLINE enum hak_place hak_slab_word_place(uint64_t word) {

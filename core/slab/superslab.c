@@ -267,6 +267,7 @@ void hak_superslab_count(struct hak_superslab_counts *counts) {
     counts->whole = pool->whole_count;
     counts->free_units = pool->free_units;
     counts->dirty_units = pool->dirty_units;
+    counts->thin_bytes = pool->thin_bytes;
     hak_lock_release(&hak_superslab_lock);
 }
 
@@ -317,6 +318,7 @@ static uint32_t assigned_units(struct superslab *s) {
 void hak_superslab_rebuild(void) {
     struct superslab *s;
     hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_forget_thin();
     for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
         if (s->tier != HAK_TIER_HOT && s->tier != HAK_TIER_DRAINING) {
             continue;
@@ -340,6 +342,9 @@ static const char *broken_invariant(struct superslab *s) {
     }
     if ((assigned_units(s) & (s->free_units | s->purging_units)) != 0) {
         return "SuperSlab: units of a slab marked free";
+    }
+    if ((s->free_units & s->thin_slabs) != 0) {
+        return "SuperSlab: a thin slab whose units are free";
     }
     if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
         return "SuperSlab: in the LRU but not empty";

@@ -27,7 +27,7 @@ enum hak_tier {
  * Owner: this floor. The record outlives its memory and is reused for other SuperSlabs only (type-stable), so
  * that a stale pointer to one of its slabs reads a slab. Invariant, under the lock, for HOT, DRAINING and
  * FREE: free_units, purging_units and the spans of taken slabs are disjoint and cover all 32 units;
- * zero_units is a subset of free_units.
+ * zero_units is a subset of free_units. A thin slab is a taken one.
  */
 struct superslab {
     struct slab slabs[HAK_UNITS_PER_SUPERSLAB]; /* slab i is the one that starts at unit i, if any */
@@ -35,10 +35,11 @@ struct superslab {
     uint32_t free_units;                        /* under lock: mask */
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
+    uint32_t thin_slabs;                        /* under lock: mask, first units of thin slabs (thin.h) */
     enum hak_tier tier;                         /* under lock */
     bool is_in_dirty_list;                      /* under lock */
     struct superslab *prev, *next;              /* under lock: bucket, LRU or spare list */
-    struct superslab *dirty_prev, *dirty_next;  /* under lock: those with dirty units, oldest first */
+    struct superslab *dirty_prev, *dirty_next;  /* under lock: with dirty units or thin slabs, oldest first */
     uint64_t emptied_ms;                        /* under lock: when it became FREE */
 };
 
@@ -76,6 +77,7 @@ struct hak_superslab_counts {
     size_t whole;       /* of those, lent to the large floor */
     size_t free_units;  /* of those not lent whole */
     size_t dirty_units; /* of those, what a purge would give back */
+    size_t thin_bytes;  /* of thin slabs, what a purge may give back at most */
 };
 HAK_COLD void hak_superslab_count(struct hak_superslab_counts *counts);
 

@@ -9,13 +9,21 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "slab/chance.h"
+#include "os/os.h"
 #include "slab/purge.h"
+#include "slab/thin.h"
 
 #define ALL_UNITS          UINT32_MAX
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
 
 struct superslab_pool hak_superslab_pool;
+
+/* What may stay free whatever is in use. */
+static size_t lowest_floor_bytes(void) {
+    const struct retention *retention = &hak_superslab_pool.retention;
+    return retention->is_set ? retention->set_bytes : HAK_RETENTION_BASE_BYTES;
+}
 
 static unsigned used_units(const struct superslab *s) {
     return HAK_UNITS_PER_SUPERSLAB - hak_popcount32(s->free_units);
@@ -90,22 +98,41 @@ static void detach(struct superslab *s) {
     }
 }
 
+void hak_superslab_put_off(struct superslab *s) {
+    dirty_unlink(s);
+    dirty_link(s);
+}
+
+static void update_dirty_list(struct superslab *s) {
+    bool has_dirt = (s->free_units & ~s->zero_units) != 0 || s->thin_slabs != 0;
+    if (has_dirt && !s->is_in_dirty_list) {
+        dirty_link(s);
+    } else if (!has_dirt && s->is_in_dirty_list) {
+        dirty_unlink(s);
+    }
+}
+
 /* The counterpart of detach(), after masks or tier changed. */
 static void attach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    uint32_t dirty = s->free_units & ~s->zero_units;
     pool->free_units += hak_popcount32(s->free_units);
-    pool->dirty_units += hak_popcount32(dirty);
+    pool->dirty_units += hak_popcount32(s->free_units & ~s->zero_units);
     if (s->tier == HAK_TIER_FREE) {
         lru_link(s);
     } else {
         bucket_link(s);
     }
-    if (dirty != 0 && !s->is_in_dirty_list) {
-        dirty_link(s);
-    } else if (dirty == 0 && s->is_in_dirty_list) {
-        dirty_unlink(s);
-    }
+    update_dirty_list(s);
+}
+
+/* What changes with every change of the sums: the least that lay idle, and whether thin slabs matter. */
+static void note_sums(void) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    size_t used_units =
+        (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
+    bool matters = used_units * HAK_UNIT_BYTES > lowest_floor_bytes() && hak_os_page_bytes() < HAK_UNIT_BYTES;
+    hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
+    hak_atomic_store_relaxed(&hak_thin_matters, matters); /* relaxed: a hint, see hak_thin_begins() */
 }
 
 static enum hak_tier tier_for(const struct superslab *s) {
@@ -137,7 +164,37 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
         dirty_unlink(s); /* to the young end: others are asked first the next time */
     }
     attach(s);
-    hak_retention_note_dirty(&hak_superslab_pool.retention, hak_superslab_pool.dirty_units * HAK_UNIT_BYTES);
+    note_sums();
+}
+
+void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pages) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    struct superslab *s = hak_superslab_of(slab);
+    uint32_t bit = (uint32_t)1 << slab->unit_idx;
+    size_t span_bytes = slab->units * HAK_UNIT_BYTES;
+    size_t old_bytes = slab->purged_pages * hak_os_page_bytes();
+    size_t new_bytes = purged_pages * hak_os_page_bytes();
+    pool->thin_bytes -= (s->thin_slabs & bit) != 0 ? span_bytes - old_bytes : 0;
+    pool->thin_bytes += is_thin ? span_bytes - new_bytes : 0;
+    pool->purged_bytes += new_bytes - old_bytes;
+    slab->purged_pages = (uint16_t)purged_pages;
+    s->thin_slabs = is_thin ? s->thin_slabs | bit : s->thin_slabs & ~bit;
+    update_dirty_list(s);
+    note_sums();
+}
+
+void hak_superslab_forget_thin(void) {
+    struct superslab *s;
+    for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
+        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+            s->slabs[unit].purged_pages = 0;
+        }
+        s->thin_slabs = 0;
+        if (s->tier <= HAK_TIER_DRAINING) {
+            update_dirty_list(s);
+        }
+    }
+    hak_superslab_pool.thin_bytes = hak_superslab_pool.purged_bytes = 0;
 }
 
 void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
@@ -254,10 +311,7 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
 }
 
 void hak_superslab_note_owed(void) {
-    const struct superslab_pool *pool = &hak_superslab_pool;
-    const struct retention *retention = &pool->retention;
-    size_t lowest_floor_bytes = retention->is_set ? retention->set_bytes : HAK_RETENTION_BASE_BYTES;
-    if (pool->empty_count != 0 || pool->dirty_units * HAK_UNIT_BYTES > lowest_floor_bytes) {
+    if (hak_superslab_pool.empty_count != 0 || hak_superslab_dirty_bytes() > lowest_floor_bytes()) {
         hak_atomic_store_relaxed(&hak_purge_debt, true); /* relaxed: a hint, see hak_purge_is_owed() */
     }
 }
@@ -269,7 +323,8 @@ void hak_superslab_note_paid(void) {
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
     size_t units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
-    size_t live_bytes = (units - pool->free_units) * HAK_UNIT_BYTES;
+    size_t live_bytes =
+        (units - pool->free_units) * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
     return hak_retention_floor_bytes(&pool->retention, live_bytes, now_ms);
 }
 

@@ -21,6 +21,8 @@ struct superslab_pool {
     size_t whole_count;
     size_t free_units;       /* in HOT, DRAINING and FREE */
     size_t dirty_units;      /* of those, not known zero */
+    size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
+    size_t purged_bytes;     /* given back beneath free blocks of slabs */
     uint64_t purge_retry_ms; /* no purge step before that time: the last one failed (locked pages) */
     uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
@@ -37,6 +39,20 @@ struct hak_unit_change {
     uint32_t purge_failed; /* purging -> free and dirty */
 };
 void hak_superslab_change(struct superslab *superslab, struct hak_unit_change change);
+
+/* Marks a taken slab thin or not, with so many of its OS pages given back; keeps the sums. */
+void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pages);
+
+/* Nothing is thin or purged any more: for the child of a fork. */
+void hak_superslab_forget_thin(void);
+
+/* What a purge would give back: of dirty units, and at most of thin slabs. */
+HAK_INLINE size_t hak_superslab_dirty_bytes(void) {
+    return hak_superslab_pool.dirty_units * HAK_UNIT_BYTES + hak_superslab_pool.thin_bytes;
+}
+
+/* To the young end of those with dirt: others are asked first the next time. */
+void hak_superslab_put_off(struct superslab *superslab);
 
 /* NONE -> HOT, all units free and zero, its memory new at `base`. */
 void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);

@@ -1,0 +1,74 @@
+/*
+ * thin.c - see thin.h. The mark is a bit in the slab's word, which the lease holder sets and clears, and a bit in
+ * its SuperSlab's mask, under the lock, by which purge steps find it.
+ */
+#include "slab/thin.h"
+#include "base/assert.h"
+#include "os/os.h"
+#include "slab/blocks.h"
+#include "slab/slab_word.h"
+#include "slab/superslab_pool.h"
+
+_Atomic bool hak_thin_matters;
+
+/* Sets or clears the mark in the word; frees are counted in it meanwhile. */
+static void mark(struct slab *slab, bool is_thin) {
+    /* relaxed: the bit is the lease holder's, and the lease orders what it says */
+    uint64_t word = hak_atomic_load_relaxed(&slab->word);
+    uint64_t next;
+    do {
+        HAK_ASSERT(hak_slab_word_is_leased(word));
+        next = is_thin ? word | HAK_THIN : word & ~HAK_THIN;
+        /* acq_rel: pairs with hak_slab_count_free(), whose FREE bytes must stay published by this word */
+    } while (!hak_atomic_cas_weak_acq_rel(&slab->word, &word, next));
+}
+
+static bool is_marked(const struct slab *slab) {
+    return hak_slab_word_is_thin(hak_atomic_load_relaxed(&slab->word)); /* relaxed: the lease holder's bit */
+}
+
+bool hak_thin_is_known(const struct slab *slab) {
+    return slab->purged_pages != 0 || is_marked(slab);
+}
+
+void hak_thin_enter(struct slab *slab) {
+    if (is_marked(slab)) {
+        return;
+    }
+    mark(slab, true);
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_set_thin(slab, true, slab->purged_pages);
+    hak_superslab_note_owed();
+    hak_lock_release(&hak_superslab_lock);
+}
+
+void hak_thin_leave(struct slab *slab, size_t taken_bytes) {
+    size_t purged_bytes = slab->purged_pages * hak_os_page_bytes();
+    uint64_t now_ms = hak_os_now_ms();
+    if (is_marked(slab)) {
+        mark(slab, false);
+    }
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_set_thin(slab, false, 0);
+    if (taken_bytes != 0 && purged_bytes != 0) {
+        hak_retention_note_missed(&hak_superslab_pool.retention,
+                                  taken_bytes < purged_bytes ? taken_bytes : purged_bytes, now_ms);
+    }
+    hak_lock_release(&hak_superslab_lock);
+}
+
+size_t hak_thin_purge(struct slab *slab, unsigned *calls) {
+    size_t before_bytes = slab->purged_pages * hak_os_page_bytes();
+    size_t purged_bytes = hak_blocks_purge(slab, calls);
+    uint64_t now_ms = hak_os_now_ms();
+    if (is_marked(slab)) {
+        mark(slab, false);
+    }
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_set_thin(slab, false, (unsigned)(purged_bytes / hak_os_page_bytes()));
+    if (purged_bytes > before_bytes) {
+        hak_retention_note_purged(&hak_superslab_pool.retention, purged_bytes - before_bytes, now_ms);
+    }
+    hak_lock_release(&hak_superslab_lock);
+    return purged_bytes > before_bytes ? purged_bytes - before_bytes : 0;
+}

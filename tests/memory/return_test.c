@@ -1,0 +1,257 @@
+/*
+ * return_test.c - what a program frees goes back to the system by itself, whatever the program does then and
+ * whoever freed it.
+ *
+ * suite: limit 200 s
+ * Each scenario runs in a process of its own: fills memory, frees it, and does nothing more or goes on with
+ * little. Within the time that the scenario allows (it need not be used: most is back at once) the resident size
+ * must be at or below the scenario's bound.
+ */
+#include "memory/rss_kit.h"
+#include "support/child.h"
+#include "support/target.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+
+#define MB          ((size_t)1000 * 1000)
+#define TOTAL_BYTES (100 * MB)
+#define BOUND_BYTES (12 * MB)
+#define THREADS_MAX 8u
+#define WITHIN_MS   2000u
+#define POLL_MS     20u
+
+/*
+ * Beside what live blocks force: 1 MiB of free memory that may always stay, for slabs and for large blocks each, and
+ * what a thread has: its stack, its heap, and the pages below some 30 cached blocks.
+ */
+#define SLACK_BYTES        (2 * MIB)
+#define SLACK_THREAD_BYTES (256 * KIB)
+
+/* Who frees: each thread its own blocks, or the main thread those of a thread that sleeps or has ended. */
+enum freeing { OWNER_FREES, OWNER_SLEEPS, OWNER_HAS_ENDED };
+
+/* What every thread does after the last free. */
+enum resting { SLEEPS, WORKS, WAITS_IN_EPOLL };
+
+struct scenario {
+    const char *name;
+    size_t block_bytes;
+    size_t total_bytes;
+    size_t bound_bytes; /* 0: what pages with live blocks force, a tenth more, and SLACK_BYTES */
+    unsigned within_ms;
+    unsigned threads;
+    enum freeing freeing;
+    enum resting resting;
+    unsigned keep_every; /* 0: nothing stays live */
+    bool is_in_order;
+};
+
+#define DEFAULTS                                                                                             \
+    .block_bytes = 500, .total_bytes = TOTAL_BYTES, .bound_bytes = BOUND_BYTES, .within_ms = WITHIN_MS,      \
+    .threads = 1
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+static const struct scenario scenarios[] = {
+    {DEFAULTS, .name = "one thread sleeps", .resting = SLEEPS},
+    {DEFAULTS, .name = "one thread works on", .resting = WORKS},
+    {DEFAULTS, .name = "one thread waits in epoll", .resting = WAITS_IN_EPOLL},
+    {DEFAULTS, .name = "one thread frees in order and sleeps", .resting = SLEEPS, .is_in_order = true},
+    {DEFAULTS, .name = "eight threads sleep", .threads = 8, .resting = SLEEPS},
+    {DEFAULTS, .name = "eight threads work on", .threads = 8, .resting = WORKS},
+    {DEFAULTS, .name = "eight threads wait in epoll", .threads = 8, .resting = WAITS_IN_EPOLL},
+    {DEFAULTS, .name = "another thread frees, the owner sleeps", .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "another thread frees for eight that sleep", .threads = 8, .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "the owner has ended", .freeing = OWNER_HAS_ENDED},
+    {DEFAULTS, .name = "eight owners have ended", .threads = 8, .freeing = OWNER_HAS_ENDED},
+    {DEFAULTS, .name = "1 % stays live, scattered", .keep_every = 100, .bound_bytes = 0},
+    {DEFAULTS, .name = "1 % stays live, eight threads", .keep_every = 100, .bound_bytes = 0, .threads = 8},
+    {DEFAULTS, .name = "1 % stays live, the owner has ended", .keep_every = 100, .bound_bytes = 0,
+     .freeing = OWNER_HAS_ENDED},
+    {DEFAULTS, .name = "1 % stays live, another thread frees", .keep_every = 100, .bound_bytes = 0,
+     .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "64 KiB blocks", .block_bytes = 64 * KIB},
+    {DEFAULTS, .name = "64 KiB blocks, eight threads", .block_bytes = 64 * KIB, .threads = 8},
+    {DEFAULTS, .name = "64 KiB blocks, another thread frees", .block_bytes = 64 * KIB, .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "64 KiB blocks, 1 % stays live", .block_bytes = 64 * KIB, .keep_every = 100,
+     .bound_bytes = 0},
+    {DEFAULTS, .name = "1 MiB blocks", .block_bytes = MIB},
+    {DEFAULTS, .name = "1 MiB blocks, another thread frees", .block_bytes = MIB, .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "1 MiB blocks, 1 % stays live", .block_bytes = MIB, .keep_every = 100, .bound_bytes = 0},
+    {DEFAULTS, .name = "one block of 100 MB", .block_bytes = TOTAL_BYTES},
+    {DEFAULTS, .name = "one block of 1 GiB", .block_bytes = GIB, .total_bytes = GIB},
+    {DEFAULTS, .name = "1 GiB of 500-byte blocks in random order", .total_bytes = GIB,
+     .bound_bytes = GIB / 20, .within_ms = 5000},
+    {DEFAULTS, .name = "1 GiB of 64 KiB blocks in random order", .block_bytes = 64 * KIB, .total_bytes = GIB,
+     .bound_bytes = GIB / 20, .within_ms = 5000},
+};
+#pragma GCC diagnostic pop
+
+/* ---- the child ---- */
+
+struct share {
+    const struct scenario *scenario;
+    void **blocks;
+    size_t count;
+    size_t kept;
+    unsigned number;
+};
+
+static struct share shares[THREADS_MAX];
+static pthread_barrier_t filled, measured, freed;
+static atomic_bool is_over;
+
+static void fill_share(struct share *share) {
+    fill_blocks(share->blocks, share->count, share->scenario->block_bytes);
+    if (!share->scenario->is_in_order) {
+        shuffle(share->blocks, share->count, 42 + share->number);
+    }
+}
+
+static void free_share(struct share *share) {
+    share->kept = free_blocks(share->blocks, share->count, share->scenario->keep_every);
+}
+
+/* What a program does that has little to do: some kilobytes come and go. */
+static void work_a_little(void) {
+    void *few[64];
+    for (size_t i = 0; i < COUNT_OF(few); i++) {
+        few[i] = malloc(16 * (i + 1));
+    }
+    for (size_t i = 0; i < COUNT_OF(few); i++) {
+        free(few[i]);
+    }
+}
+
+static void rest(enum resting resting) {
+    struct epoll_event event;
+    int fd = resting == WAITS_IN_EPOLL ? epoll_create1(EPOLL_CLOEXEC) : -1;
+    while (!atomic_load(&is_over)) {
+        if (resting == WAITS_IN_EPOLL) {
+            (void)epoll_wait(fd, &event, 1, POLL_MS);
+        } else {
+            usleep(POLL_MS * 1000);
+        }
+        if (resting == WORKS) {
+            work_a_little();
+        }
+    }
+}
+
+static void *run_share(void *context) {
+    struct share *share = context;
+    const struct scenario *scenario = share->scenario;
+    fill_share(share);
+    pthread_barrier_wait(&filled);
+    pthread_barrier_wait(&measured);
+    if (scenario->freeing == OWNER_HAS_ENDED) {
+        return NULL;
+    }
+    if (scenario->freeing == OWNER_FREES) {
+        free_share(share);
+        pthread_barrier_wait(&freed);
+    }
+    rest(scenario->resting);
+    return NULL;
+}
+
+static size_t forced_by(const struct scenario *scenario, void **blocks) {
+    size_t kept = 0;
+    for (unsigned i = 0; i < scenario->threads; i++) {
+        memmove(blocks + kept, shares[i].blocks, shares[i].kept * sizeof *blocks);
+        kept += shares[i].kept;
+    }
+    return forced_bytes(blocks, kept, scenario->block_bytes);
+}
+
+/* Waits until the resident size is within the bound, or for as long as the scenario allows. */
+static size_t wait_for(const struct scenario *scenario, size_t bound_bytes, uint64_t *took_ms) {
+    uint64_t start_ms = clock_now_ms();
+    size_t now_bytes;
+    while ((now_bytes = rss_bytes()) > bound_bytes && clock_now_ms() - start_ms < scenario->within_ms) {
+        usleep(POLL_MS * 1000);
+        if (scenario->resting == WORKS) {
+            work_a_little();
+        }
+    }
+    *took_ms = clock_now_ms() - start_ms;
+    return now_bytes;
+}
+
+static int run_scenario(const struct scenario *scenario) {
+    pthread_t threads[THREADS_MAX];
+    size_t count = scenario->total_bytes / scenario->block_bytes;
+    size_t array_bytes = count * sizeof(void *);
+    void **blocks = map_own(array_bytes);
+    uint64_t took_ms;
+    free(launder(malloc(1)));
+    size_t before_bytes = rss_bytes();
+    pthread_barrier_init(&filled, NULL, scenario->threads + 1);
+    pthread_barrier_init(&measured, NULL, scenario->threads + 1);
+    pthread_barrier_init(&freed, NULL, scenario->threads + 1);
+    for (unsigned i = 0; i < scenario->threads; i++) {
+        size_t from = count * i / scenario->threads;
+        size_t to = count * (i + 1) / scenario->threads;
+        shares[i] = (struct share){.scenario = scenario, .blocks = blocks + from, .count = to - from, .number = i};
+        CHECK(pthread_create(&threads[i], NULL, run_share, &shares[i]) == 0);
+    }
+    pthread_barrier_wait(&filled);
+    size_t full_bytes = rss_bytes();
+    pthread_barrier_wait(&measured);
+    for (unsigned i = 0; scenario->freeing == OWNER_HAS_ENDED && i < scenario->threads; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    for (unsigned i = 0; scenario->freeing != OWNER_FREES && i < scenario->threads; i++) {
+        free_share(&shares[i]);
+    }
+    if (scenario->freeing == OWNER_FREES) {
+        pthread_barrier_wait(&freed);
+    }
+    size_t bound_bytes = scenario->bound_bytes;
+    if (bound_bytes == 0) {
+        bound_bytes = before_bytes + forced_by(scenario, blocks) / 10 * 11 + SLACK_BYTES +
+                      scenario->threads * SLACK_THREAD_BYTES;
+    }
+    (void)munmap(blocks, array_bytes);
+    size_t now_bytes = wait_for(scenario, bound_bytes, &took_ms);
+    printf("%zu KiB before, %zu full, %zu after %u ms, %zu allowed\n", before_bytes / KIB, full_bytes / KIB,
+           now_bytes / KIB, (unsigned)took_ms, bound_bytes / KIB);
+    atomic_store(&is_over, true);
+    for (unsigned i = 0; scenario->freeing != OWNER_HAS_ENDED && i < scenario->threads; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    CHECK(full_bytes > before_bytes + scenario->total_bytes / 100 * 95); /* what is freed had been there */
+    check_heap();
+    return now_bytes <= bound_bytes ? 0 : 1;
+}
+
+/* ---- the suite ---- */
+
+static void goes_back(void **state) {
+    const struct scenario *scenario = *state;
+    static struct child child;
+    char number[8];
+    REQUIRE_HAK();
+    snprintf(number, sizeof number, "%zu", (size_t)(scenario - scenarios));
+    child = (struct child){.program = own_path(), .arguments = {number}};
+    child_run(&child);
+    print_message("%s: %s", scenario->name, child.out);
+    assert_child_succeeded(&child);
+}
+
+int main(int argc, char **argv) {
+    struct CMUnitTest tests[COUNT_OF(scenarios)];
+    if (argc > 1) {
+        return run_scenario(&scenarios[strtoul(argv[1], NULL, 10)]);
+    }
+    for (size_t i = 0; i < COUNT_OF(scenarios); i++) {
+        tests[i] = (struct CMUnitTest){.name = scenarios[i].name,
+                                       .test_func = goes_back,
+                                       .initial_state = (void *)(uintptr_t)&scenarios[i]};
+    }
+    return _cmocka_run_group_tests("return", tests, COUNT_OF(tests), NULL, heap_is_sound);
+}
