@@ -7,9 +7,9 @@
 #include "meta/classes.h"
 #include "slab/purge.h"
 
-#define BATCH_BLOCKS   128u
-#define BATCH_IN_DEBT  4u /* while memory is being given back: each block may be the last of its slab */
-#define ARRAY_BYTES  (BATCH_BLOCKS * sizeof(struct block_ref))
+#define BATCH_BLOCKS  128u
+#define BATCH_IN_DEBT 4u /* while memory is being given back: each block may be the last of its slab */
+#define ARRAY_BYTES   (BATCH_BLOCKS * sizeof(struct block_ref))
 
 /* Bytes of blocks that a batch may hold back, by profile. */
 static const size_t bound_bytes[] = {

@@ -17,7 +17,8 @@
 #define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
 #define HEAT_TO_ARRAY  32u /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */
-#define SPILL_IN_DEBT  2u  /* blocks that a spill returns while earlier ones have left more to purge than it may */
+#define SPILL_IN_DEBT                                                                                        \
+    2u /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
 /* Bytes of blocks that one class may cache in one thread, by profile. */
 static const size_t bound_bytes[] = {
@@ -99,7 +100,8 @@ static bool grow(struct heap *heap, unsigned class_idx) {
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
 }
 
-/* Halves the capacity; the cache holds no more than that. False at the first capacity or when out of memory. */
+/* Halves the capacity; the cache holds no more than that. False at the first capacity or when out of memory.
+ */
 static bool shrink(struct heap *heap, unsigned class_idx) {
     unsigned capacity = (heap->classes[class_idx].capacity_blocks - MARKS) / 2u;
     return capacity >= CAPACITY_FIRST && resize(heap, class_idx, capacity);
@@ -169,7 +171,8 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
         return_oldest(heap, class_idx, half);
         return;
     }
-    /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs. */
+    /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
+     */
     if (state->capacity_blocks / 2 >= CAPACITY_FIRST) {
         return_oldest(heap, class_idx, half + MARKS);
         (void)shrink(heap, class_idx);

@@ -135,7 +135,6 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
                           .block_bytes = hak_class_block_bytes[slab->class_idx],
                           .first = refs,
                           .next = refs + want};
-    slab->purged_blocks = HAK_NEVER_PURGED;
     if (HAK_UNLIKELY(hak_thin_is_known(slab))) {
         hak_thin_leave(slab, want * sweep.block_bytes);
     }
@@ -215,37 +214,57 @@ static bool is_free_header(uint8_t header) {
     return header == HAK_HEADER_FREE || header == HAK_HEADER_NEVER;
 }
 
-/* Purges the OS pages wholly inside blocks [first, end), if there are any, and counts the call. */
-static size_t purge_blocks(struct slab *slab, unsigned first, unsigned end, unsigned *calls) {
+/* A slab of one unit has at most 16 OS pages: it knows which of them were purged. */
+static bool knows_purged_pages(const struct slab *slab) {
+    return slab->units == 1;
+}
+
+static bool is_purged(const struct slab *slab, unsigned page) {
+    return (slab->purged_mask >> page & 1u) != 0;
+}
+
+/*
+ * Purges the OS pages wholly inside blocks [first, end), those that are known to be purged at either end left
+ * out, and counts the call if there is one. Returns how many pages of the range hold no memory then; those
+ * that the mask knows are not counted.
+ */
+static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, unsigned *calls) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     size_t page_bytes = hak_os_page_bytes();
-    uintptr_t from = hak_round_up(slab->base + first * block_bytes, page_bytes);
-    uintptr_t to = hak_round_down(slab->base + end * block_bytes, page_bytes);
+    unsigned from = (unsigned)(hak_round_up(first * block_bytes, page_bytes) / page_bytes);
+    unsigned to = (unsigned)(end * block_bytes / page_bytes);
+    while (knows_purged_pages(slab) && from < to && is_purged(slab, from)) {
+        from++;
+    }
+    while (knows_purged_pages(slab) && from < to && is_purged(slab, to - 1)) {
+        to--;
+    }
     if (from >= to) {
         return 0;
     }
     ++*calls;
-    return hak_os_purge((void *)from, to - from) == 0 ? to - from : 0;
+    if (hak_os_purge((void *)(slab->base + from * page_bytes), (to - from) * page_bytes) != 0) {
+        return 0;
+    }
+    if (!knows_purged_pages(slab)) {
+        return to - from;
+    }
+    slab->purged_mask |= (uint16_t)(hak_mask32(to - from) << from);
+    return 0;
 }
 
-size_t hak_blocks_purge(struct slab *slab, unsigned *calls) {
-    size_t given_bytes = 0;
+unsigned hak_blocks_purge(struct slab *slab, unsigned *calls) {
+    unsigned pages = 0;
     unsigned run_start = 0;
-    /* relaxed: frees counted since change it, and only frees happen under the lease */
-    int counted = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word));
-    if (counted == (int)slab->purged_blocks) {
-        return slab->purged_pages * hak_os_page_bytes();
-    }
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
     unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
     for (unsigned i = 0; i <= end; i++) {
         /* acquire: pairs with the FREE stores in hak_blocks_return(): the purge comes after the last use */
         bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
         if (!is_free) {
-            given_bytes += i > run_start ? purge_blocks(slab, run_start, i, calls) : 0;
+            pages += i > run_start ? purge_blocks(slab, run_start, i, calls) : 0;
             run_start = i + 1;
         }
     }
-    slab->purged_blocks = (uint16_t)counted;
-    return given_bytes;
+    return pages + hak_popcount32(slab->purged_mask);
 }

@@ -35,9 +35,9 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
                            hak_event_handler handler, void *context);
 
 /*
- * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns the bytes
- * that hold no memory after it; adds the system calls to *calls. Slow: no lock held.
+ * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns how many
+ * of its pages hold no memory then; adds the system calls to *calls. Slow: no lock held.
  */
-HAK_COLD size_t hak_blocks_purge(struct slab *slab, unsigned *calls);
+HAK_COLD unsigned hak_blocks_purge(struct slab *slab, unsigned *calls);
 
 #endif

@@ -58,7 +58,7 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->relist_blocks = (uint16_t)(capacity >> RELIST_SHIFT == 0 ? 1 : capacity >> RELIST_SHIFT);
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
-    slab->purged_blocks = HAK_NEVER_PURGED;
+    slab->purged_mask = 0;
     slab->purged_pages = 0;
     store_registry_words(slab, owner);
     /* release: pairs with the acquire of the word in hak_slab_lease_any() and hak_slab_lease_warm() */
@@ -156,9 +156,8 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab) {
     }
 }
 
-static bool begins_thin(const struct slab *slab, uint64_t word, int count, unsigned freed_blocks) {
-    unsigned live_blocks = (unsigned)(slab->capacity_blocks - count);
-    return hak_thin_begins(slab, live_blocks, freed_blocks) && !hak_slab_word_is_thin(word);
+static bool begins_thin(const struct slab *slab, uint64_t word, int count) {
+    return hak_thin_begins(slab, (unsigned)(slab->capacity_blocks - count)) && !hak_slab_word_is_thin(word);
 }
 
 enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
@@ -175,7 +174,7 @@ enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
                 event = HAK_EVENT_RETIRE;
             } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
                 event = HAK_EVENT_LIST;
-            } else if (HAK_UNLIKELY(begins_thin(slab, word, count, blocks))) {
+            } else if (HAK_UNLIKELY(begins_thin(slab, word, count))) {
                 event = HAK_EVENT_THIN;
             }
             if (event != HAK_EVENT_NONE) {

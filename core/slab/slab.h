@@ -17,8 +17,6 @@
 
 struct slab_list;
 
-#define HAK_NEVER_PURGED UINT16_MAX /* as purged_blocks */
-
 /* Where a slab that has free blocks can be found. */
 enum hak_place {
     HAK_PLACE_NOWHERE, /* full, or nearly: the free that makes it worth finding lists it */
@@ -29,7 +27,8 @@ enum hak_place {
 enum hak_slab_event {
     HAK_EVENT_NONE,   /* nothing to do; the lease is not held */
     HAK_EVENT_LIST,   /* lease held: place the slab where its free blocks will be found, then release */
-    HAK_EVENT_THIN,   /* lease held: few blocks are in use: hak_superslab_add_thin(), then hak_slab_release_any() */
+    HAK_EVENT_THIN,   /* lease held: few blocks are in use: hak_superslab_add_thin(), then
+                         hak_slab_release_any() */
     HAK_EVENT_RETIRE, /* lease held: all blocks are counted free: hak_slab_retire() */
 };
 
@@ -49,12 +48,13 @@ struct slab {
     uint16_t relist_blocks; /* const while assigned: free blocks from which a full slab is worth listing */
     uint16_t carved_blocks; /* lease holder: every block below was handed out once, none above was */
     uint16_t sweep_cursor;  /* lease holder: where the next sweep starts */
-    uint16_t purged_blocks; /* lease holder: counted free blocks at the last purge, if none was taken since */
-    uint16_t purged_pages;  /* lease holder, under the SuperSlab lock: OS pages given back and not taken since */
-    uint8_t units;          /* const while taken: length of the span */
-    uint8_t unit_idx;       /* const: position in the SuperSlab */
-    uint8_t class_idx;      /* const while assigned */
-    bool is_zero;           /* lease holder: blocks from carved_blocks on are known to be zero */
+    uint16_t purged_mask;   /* lease holder: of a slab of one unit, the OS pages that were given back */
+    uint16_t
+        purged_pages; /* lease holder, under the SuperSlab lock: how many were given back, none taken since */
+    uint8_t units;    /* const while taken: length of the span */
+    uint8_t unit_idx; /* const: position in the SuperSlab */
+    uint8_t class_idx; /* const while assigned */
+    bool is_zero;      /* lease holder: blocks from carved_blocks on are known to be zero */
 };
 _Static_assert(sizeof(struct slab) <= HAK_CACHE_LINE_BYTES, "a slab's record is one cache line");
 

@@ -8,8 +8,9 @@
 #include "slab/superslab_pool.h"
 #include "base/assert.h"
 #include "conf/options.h"
-#include "slab/chance.h"
+#include "meta/classes.h"
 #include "os/os.h"
+#include "slab/chance.h"
 #include "slab/purge.h"
 #include "slab/thin.h"
 
@@ -128,9 +129,8 @@ static void attach(struct superslab *s) {
 /* What changes with every change of the sums: the least that lay idle, and whether thin slabs matter. */
 static void note_sums(void) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    size_t used_units =
-        (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
-    bool matters = used_units * HAK_UNIT_BYTES > lowest_floor_bytes() && hak_os_page_bytes() < HAK_UNIT_BYTES;
+    size_t used_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
+    bool matters = used_units >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
     hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
     hak_atomic_store_relaxed(&hak_thin_matters, matters); /* relaxed: a hint, see hak_thin_begins() */
 }
@@ -167,15 +167,21 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     note_sums();
 }
 
+/* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
+static size_t touched_bytes(const struct slab *slab) {
+    size_t carved_bytes = slab->carved_blocks * hak_class_block_bytes[slab->class_idx];
+    return slab->is_zero ? hak_os_page_round(carved_bytes) : slab->units * HAK_UNIT_BYTES;
+}
+
 void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pages) {
     struct superslab_pool *pool = &hak_superslab_pool;
     struct superslab *s = hak_superslab_of(slab);
     uint32_t bit = (uint32_t)1 << slab->unit_idx;
-    size_t span_bytes = slab->units * HAK_UNIT_BYTES;
+    size_t all_bytes = touched_bytes(slab);
     size_t old_bytes = slab->purged_pages * hak_os_page_bytes();
     size_t new_bytes = purged_pages * hak_os_page_bytes();
-    pool->thin_bytes -= (s->thin_slabs & bit) != 0 ? span_bytes - old_bytes : 0;
-    pool->thin_bytes += is_thin ? span_bytes - new_bytes : 0;
+    pool->thin_bytes -= (s->thin_slabs & bit) != 0 ? all_bytes - old_bytes : 0;
+    pool->thin_bytes += is_thin ? all_bytes - new_bytes : 0;
     pool->purged_bytes += new_bytes - old_bytes;
     slab->purged_pages = (uint16_t)purged_pages;
     s->thin_slabs = is_thin ? s->thin_slabs | bit : s->thin_slabs & ~bit;
@@ -187,6 +193,7 @@ void hak_superslab_forget_thin(void) {
     struct superslab *s;
     for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+            s->slabs[unit].purged_mask = 0;
             s->slabs[unit].purged_pages = 0;
         }
         s->thin_slabs = 0;
@@ -323,8 +330,7 @@ void hak_superslab_note_paid(void) {
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
     size_t units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
-    size_t live_bytes =
-        (units - pool->free_units) * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
+    size_t live_bytes = (units - pool->free_units) * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
     return hak_retention_floor_bytes(&pool->retention, live_bytes, now_ms);
 }
 

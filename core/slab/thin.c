@@ -1,6 +1,6 @@
 /*
- * thin.c - see thin.h. The mark is a bit in the slab's word, which the lease holder sets and clears, and a bit in
- * its SuperSlab's mask, under the lock, by which purge steps find it.
+ * thin.c - see thin.h. The mark is a bit in the slab's word, which the lease holder sets and clears, and a
+ * bit in its SuperSlab's mask, under the lock, by which purge steps find it.
  */
 #include "slab/thin.h"
 #include "base/assert.h"
@@ -50,6 +50,7 @@ void hak_thin_leave(struct slab *slab, size_t taken_bytes) {
     }
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_set_thin(slab, false, 0);
+    slab->purged_mask = 0;
     if (taken_bytes != 0 && purged_bytes != 0) {
         hak_retention_note_missed(&hak_superslab_pool.retention,
                                   taken_bytes < purged_bytes ? taken_bytes : purged_bytes, now_ms);
@@ -58,17 +59,18 @@ void hak_thin_leave(struct slab *slab, size_t taken_bytes) {
 }
 
 size_t hak_thin_purge(struct slab *slab, unsigned *calls) {
-    size_t before_bytes = slab->purged_pages * hak_os_page_bytes();
-    size_t purged_bytes = hak_blocks_purge(slab, calls);
+    unsigned before_pages = slab->purged_pages;
+    unsigned pages = hak_blocks_purge(slab, calls);
+    size_t given_bytes = pages > before_pages ? (pages - before_pages) * hak_os_page_bytes() : 0;
     uint64_t now_ms = hak_os_now_ms();
     if (is_marked(slab)) {
         mark(slab, false);
     }
     hak_lock_acquire(&hak_superslab_lock);
-    hak_superslab_set_thin(slab, false, (unsigned)(purged_bytes / hak_os_page_bytes()));
-    if (purged_bytes > before_bytes) {
-        hak_retention_note_purged(&hak_superslab_pool.retention, purged_bytes - before_bytes, now_ms);
+    hak_superslab_set_thin(slab, false, pages);
+    if (given_bytes != 0) {
+        hak_retention_note_purged(&hak_superslab_pool.retention, given_bytes, now_ms);
     }
     hak_lock_release(&hak_superslab_lock);
-    return purged_bytes > before_bytes ? purged_bytes - before_bytes : 0;
+    return given_bytes;
 }

@@ -1,38 +1,34 @@
 /*
  * thin.h - slabs of which little is in use: the OS pages beneath their free blocks go back like free units.
  *
- * A slab becomes thin when a free leaves at most a sixteenth of its blocks in use (or four), and again at each
- * halving after that, down to the last. It then counts as dirty memory; what is above the floor is given back by
- * purge steps, the slab staying what it is. Taking blocks out of it ends that. A heap of which no more is in use
- * than the floor itself has no thin slabs. All functions: lease held; no lock held.
+ * A slab becomes thin when a free leaves at most four of its blocks, and a sixteenth of them, in use. It then
+ * counts as dirty memory until a purge step gives back what is free of it, the slab staying what it is; the
+ * next free makes it thin again. Taking blocks out of it ends that. Not before four, since an earlier look
+ * would cost system calls for pages that are likely to go together with the slab. A heap of which less than 8
+ * MiB is in use has no thin slabs: where every class has a slab with a few blocks, each free would make one.
+ * All functions: lease held; no lock held.
  */
 #ifndef HAK_SLAB_THIN_H
 #define HAK_SLAB_THIN_H
 
 #include "slab/slab.h"
 
-/* Live blocks up to which a slab is thin, if that is more than a sixteenth of its capacity. */
+/* Blocks in use up to which a slab is thin, if they are no more than a sixteenth of its blocks. */
 #define HAK_THIN_BLOCKS 4u
 
-/*
- * System calls that one purge of a thin slab makes at most: a run of free pages ends at a page with a live block,
- * and no two runs touch. Slabs with more OS pages than a unit has hold larger blocks, and fewer of them.
- */
-#define HAK_THIN_CALLS_MAX 9u
+/* System calls that one purge of a thin slab makes at most: a run of free blocks ends at a live one. */
+#define HAK_THIN_CALLS_MAX (HAK_THIN_BLOCKS + 1)
 
-/* Written under the SuperSlab lock: more is in use than may stay free, so that thin slabs matter. */
+/* Units in use from which on thin slabs matter. */
+#define HAK_THIN_UNITS_MIN 128u
+
+/* Written under the SuperSlab lock: as many units are in use. */
 extern _Atomic bool hak_thin_matters;
 
-/* Whether a slab of which `live_blocks` are in use, `freed_blocks` more until now, has just become thin. */
-HAK_INLINE bool hak_thin_begins(const struct slab *slab, unsigned live_blocks, unsigned freed_blocks) {
-    unsigned thin_blocks = slab->relist_blocks > HAK_THIN_BLOCKS ? slab->relist_blocks : HAK_THIN_BLOCKS;
-    unsigned before_blocks = live_blocks + freed_blocks;
-    if (live_blocks > thin_blocks || live_blocks == 0) {
-        return false;
-    }
-    bool has_halved = live_blocks == 1 || __builtin_clz(live_blocks - 1) != __builtin_clz(before_blocks - 1);
-    return (before_blocks > thin_blocks || live_blocks < HAK_THIN_BLOCKS || has_halved) &&
-           hak_atomic_load_relaxed(&hak_thin_matters); /* relaxed: a hint, the next halving asks again */
+/* Whether a free that leaves `live_blocks` in use makes a slab thin that is not marked so. */
+HAK_INLINE bool hak_thin_begins(const struct slab *slab, unsigned live_blocks) {
+    return live_blocks <= HAK_THIN_BLOCKS && live_blocks <= slab->relist_blocks &&
+           hak_atomic_load_relaxed(&hak_thin_matters); /* relaxed: a hint, the next free asks again */
 }
 
 /* The slab is thin: it counts as dirty from now on, and what that leaves above the floor is owed. */
@@ -45,8 +41,8 @@ void hak_thin_leave(struct slab *slab, size_t taken_bytes);
 bool hak_thin_is_known(const struct slab *slab);
 
 /*
- * Gives the OS pages beneath free blocks of a slab back, thin or not, and accounts for them. Adds the system calls
- * to *calls. Returns the bytes given back. Slow.
+ * Gives the OS pages beneath free blocks of a slab back, thin or not, and accounts for them. Adds the system
+ * calls to *calls. Returns the bytes given back. Slow.
  */
 HAK_COLD size_t hak_thin_purge(struct slab *slab, unsigned *calls);
 

@@ -4,15 +4,15 @@
  *
  * suite: limit 200 s
  * Each scenario runs in a process of its own: fills memory, frees it, and does nothing more or goes on with
- * little. Within the time that the scenario allows (it need not be used: most is back at once) the resident size
- * must be at or below the scenario's bound.
+ * little. Within the time that the scenario allows (it need not be used: most is back at once) the resident
+ * size must be at or below the scenario's bound.
  */
 #include "memory/rss_kit.h"
 #include "support/child.h"
 #include "support/target.h"
 
+#include <malloc.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -25,11 +25,11 @@
 #define POLL_MS     20u
 
 /*
- * Beside what live blocks force: 1 MiB of free memory that may always stay, for slabs and for large blocks each, and
- * what a thread has: its stack, its heap, and the pages below some 30 cached blocks.
+ * Beside what live blocks force: 1 MiB of free memory that may always stay, for slabs and for large blocks
+ * each, and what a thread has: its stack, its heap, and the pages below some 30 cached blocks.
  */
 #define SLACK_BYTES        (2 * MIB)
-#define SLACK_THREAD_BYTES (256 * KIB)
+#define SLACK_THREAD_BYTES (512 * KIB)
 
 /* Who frees: each thread its own blocks, or the main thread those of a thread that sleeps or has ended. */
 enum freeing { OWNER_FREES, OWNER_SLEEPS, OWNER_HAS_ENDED };
@@ -48,6 +48,7 @@ struct scenario {
     enum resting resting;
     unsigned keep_every; /* 0: nothing stays live */
     bool is_in_order;
+    bool is_kept; /* M_TRIM_THRESHOLD -1: nothing goes back, until malloc_trim(0) after the last free */
 };
 
 #define DEFAULTS                                                                                             \
@@ -76,14 +77,21 @@ static const struct scenario scenarios[] = {
      .freeing = OWNER_SLEEPS},
     {DEFAULTS, .name = "64 KiB blocks", .block_bytes = 64 * KIB},
     {DEFAULTS, .name = "64 KiB blocks, eight threads", .block_bytes = 64 * KIB, .threads = 8},
-    {DEFAULTS, .name = "64 KiB blocks, another thread frees", .block_bytes = 64 * KIB, .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "64 KiB blocks, another thread frees", .block_bytes = 64 * KIB,
+     .freeing = OWNER_SLEEPS},
     {DEFAULTS, .name = "64 KiB blocks, 1 % stays live", .block_bytes = 64 * KIB, .keep_every = 100,
      .bound_bytes = 0},
     {DEFAULTS, .name = "1 MiB blocks", .block_bytes = MIB},
     {DEFAULTS, .name = "1 MiB blocks, another thread frees", .block_bytes = MIB, .freeing = OWNER_SLEEPS},
-    {DEFAULTS, .name = "1 MiB blocks, 1 % stays live", .block_bytes = MIB, .keep_every = 100, .bound_bytes = 0},
+    {DEFAULTS, .name = "1 MiB blocks, 1 % stays live", .block_bytes = MIB, .keep_every = 100,
+     .bound_bytes = 0},
     {DEFAULTS, .name = "one block of 100 MB", .block_bytes = TOTAL_BYTES},
     {DEFAULTS, .name = "one block of 1 GiB", .block_bytes = GIB, .total_bytes = GIB},
+    {DEFAULTS, .name = "malloc_trim", .is_kept = true},
+    {DEFAULTS, .name = "malloc_trim, eight threads sleep", .is_kept = true, .threads = 8},
+    {DEFAULTS, .name = "malloc_trim, 1 % stays live, eight threads sleep", .is_kept = true, .threads = 8,
+     .keep_every = 100, .bound_bytes = 0},
+    {DEFAULTS, .name = "malloc_trim, 64 KiB blocks", .is_kept = true, .block_bytes = 64 * KIB},
     {DEFAULTS, .name = "1 GiB of 500-byte blocks in random order", .total_bytes = GIB,
      .bound_bytes = GIB / 20, .within_ms = 5000},
     {DEFAULTS, .name = "1 GiB of 64 KiB blocks in random order", .block_bytes = 64 * KIB, .total_bytes = GIB,
@@ -189,6 +197,9 @@ static int run_scenario(const struct scenario *scenario) {
     void **blocks = map_own(array_bytes);
     uint64_t took_ms;
     free(launder(malloc(1)));
+    if (scenario->is_kept) {
+        CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
+    }
     size_t before_bytes = rss_bytes();
     pthread_barrier_init(&filled, NULL, scenario->threads + 1);
     pthread_barrier_init(&measured, NULL, scenario->threads + 1);
@@ -196,7 +207,8 @@ static int run_scenario(const struct scenario *scenario) {
     for (unsigned i = 0; i < scenario->threads; i++) {
         size_t from = count * i / scenario->threads;
         size_t to = count * (i + 1) / scenario->threads;
-        shares[i] = (struct share){.scenario = scenario, .blocks = blocks + from, .count = to - from, .number = i};
+        shares[i] =
+            (struct share){.scenario = scenario, .blocks = blocks + from, .count = to - from, .number = i};
         CHECK(pthread_create(&threads[i], NULL, run_share, &shares[i]) == 0);
     }
     pthread_barrier_wait(&filled);
@@ -215,6 +227,10 @@ static int run_scenario(const struct scenario *scenario) {
     if (bound_bytes == 0) {
         bound_bytes = before_bytes + forced_by(scenario, blocks) / 10 * 11 + SLACK_BYTES +
                       scenario->threads * SLACK_THREAD_BYTES;
+    }
+    if (scenario->is_kept) {
+        CHECK(rss_bytes() > full_bytes / 100 * 95); /* or trimming would show nothing */
+        CHECK(malloc_trim(0) == 1);
     }
     (void)munmap(blocks, array_bytes);
     size_t now_bytes = wait_for(scenario, bound_bytes, &took_ms);

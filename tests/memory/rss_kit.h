@@ -1,10 +1,10 @@
 /*
- * rss_kit.h - what the suites of this folder share: reading the resident size without allocating, filling memory
- * with blocks, and freeing them in random order.
+ * rss_kit.h - what the suites of this folder share: reading the resident size without allocating, filling
+ * memory with blocks, and freeing them in random order.
  *
- * The resident size is the kernel's exact sum over the page tables (smaps_rollup), so pages that are only marked
- * as free to take (LazyFree) count in full. Arrays of pointers have mappings of their own, which are unmapped
- * before anything is measured.
+ * The resident size is the kernel's exact sum over the page tables (smaps_rollup), so pages that are only
+ * marked as free to take (LazyFree) count in full. Arrays of pointers have mappings of their own, which are
+ * unmapped before anything is measured.
  */
 #ifndef HAK_TESTS_MEMORY_RSS_KIT_H
 #define HAK_TESTS_MEMORY_RSS_KIT_H
@@ -79,7 +79,8 @@ static inline void fill_blocks(void **blocks, size_t count, size_t block_bytes) 
     }
 }
 
-/* Frees all but every keep_every-th block (0: all), and moves those that stay to the front. Returns their number. */
+/* Frees all but every keep_every-th block (0: all), and moves those that stay to the front. Returns their
+ * number. */
 static inline size_t free_blocks(void **blocks, size_t count, size_t keep_every) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
@@ -98,7 +99,8 @@ static inline int compare_numbers(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* The OS pages that hold a byte of a live block, in bytes: what nobody can give back. Overwrites the array. */
+/* The OS pages that hold a byte of a live block, in bytes: what nobody can give back. Overwrites the array.
+ */
 static inline size_t forced_bytes(void **blocks, size_t count, size_t block_bytes) {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     size_t pages = 0;

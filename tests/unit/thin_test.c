@@ -1,0 +1,197 @@
+/*
+ * thin_test.c - slabs of which little is in use: the pages beneath their free blocks go back above the floor,
+ * once, and are missed when blocks are taken out again.
+ *
+ * suite: limit 60 s
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "hakmem.h"
+#include "heap/heap.h"
+#include "slab/purge.h"
+#include "slab/superslab_pool.h"
+#include "slab/thin.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES     512u
+#define BLOCKS_PER_SLAB 128u
+#define SLABS           400u
+#define BLOCKS          (SLABS * BLOCKS_PER_SLAB)
+#define CACHED_MAX      1024u /* blocks that caches hold, which count as used */
+
+static unsigned purge_calls;
+
+int madvise(void *address, size_t bytes, int advice) {
+    purge_calls += advice == MADV_DONTNEED;
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static void *blocks[BLOCKS];
+
+static size_t thin_bytes(void) {
+    struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    return counts.thin_bytes;
+}
+
+static void fill(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BLOCK_BYTES);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, BLOCK_BYTES);
+    }
+}
+
+/* Frees all but every `every`-th block of the run of addresses in which they were handed out. */
+static void free_but_every(unsigned every) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (i % every != 0) {
+            hak_free(blocks[i]);
+            blocks[i] = NULL;
+        }
+    }
+}
+
+static void free_rest(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+        blocks[i] = NULL;
+    }
+}
+
+static int nothing_is_left(void **state) {
+    (void)state;
+    free_rest();
+    (void)hak_trim(0);
+    check_heap();
+    return 0;
+}
+
+static size_t resident_of_slabs(void) {
+    static struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats.resident_bytes;
+}
+
+static void pages_between_few_live_blocks_go_back(void **state) {
+    (void)state;
+    hak_purge_set_floor(MIB);
+    fill();
+    size_t full_bytes = resident_of_slabs();
+    free_but_every(BLOCKS_PER_SLAB);
+    size_t left_bytes = resident_of_slabs();
+    assert_true(full_bytes > SLABS * HAK_UNIT_BYTES);
+    /* A page for each block that stays, what caches hold, and the floor. */
+    assert_true(left_bytes < (SLABS + CACHED_MAX) * 4096 + MIB + 2 * MIB);
+    for (unsigned i = 0; i < BLOCKS; i += BLOCKS_PER_SLAB) {
+        assert_int_equal(*(char *)blocks[i], 1);
+        assert_int_equal(((char *)blocks[i])[BLOCK_BYTES - 1], 1);
+    }
+}
+
+static void what_is_above_a_sixteenth_is_left_alone(void **state) {
+    (void)state;
+    hak_purge_set_floor(0);
+    fill();
+    purge_calls = 0;
+    free_but_every(BLOCKS_PER_SLAB / 16);
+    assert_int_equal(thin_bytes(), 0);
+    assert_int_equal(purge_calls, 0);
+}
+
+static void within_the_floor_thin_slabs_stay(void **state) {
+    (void)state;
+    hak_purge_set_floor(GIB);
+    fill();
+    purge_calls = 0;
+    free_but_every(BLOCKS_PER_SLAB);
+    assert_int_equal(purge_calls, 0);
+    assert_true(thin_bytes() > SLABS * HAK_UNIT_BYTES / 2);
+    hak_purge_set_floor(0);
+    hak_purge_step();
+    unsigned calls = purge_calls;
+    assert_in_range(calls, 1, HAK_PURGE_STEP_CALLS);
+    for (unsigned step = 0; step < SLABS; step++) {
+        hak_purge_step();
+    }
+    assert_int_equal(thin_bytes(), 0);
+    calls = purge_calls;
+    hak_purge_step();
+    assert_int_equal(purge_calls, calls); /* each was purged once */
+}
+
+static void taking_blocks_out_again_counts_as_missed(void **state) {
+    (void)state;
+    hak_purge_set_floor(0);
+    fill();
+    free_but_every(BLOCKS_PER_SLAB);
+    struct retention *retention = &hak_superslab_pool.retention;
+    size_t purged_bytes = hak_superslab_pool.purged_bytes;
+    retention->missed_bytes = 0;
+    assert_true(purged_bytes > SLABS * HAK_UNIT_BYTES / 2);
+    for (unsigned i = 1; i < BLOCKS; i += BLOCKS_PER_SLAB / 8) {
+        hak_free(blocks[i]);
+        blocks[i] = hak_malloc(BLOCK_BYTES);
+        CHECK(blocks[i] != NULL);
+    }
+    assert_true(hak_superslab_pool.purged_bytes < purged_bytes);
+    assert_true(retention->missed_bytes > 0 || retention->proofs > 0);
+    check_heap();
+}
+
+/* The child forgets what was thin, and can purge and use everything. */
+static void a_child_starts_without_thin_slabs(void **state) {
+    (void)state;
+    hak_purge_set_floor(GIB);
+    fill();
+    free_but_every(BLOCKS_PER_SLAB);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)hak_trim(0);
+        check_heap();
+        free_rest();
+        fill();
+        check_heap();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_small_heap_has_no_thin_slabs(void **state) {
+    (void)state;
+    void *few[4 * BLOCKS_PER_SLAB];
+    hak_purge_set_floor(0);
+    for (unsigned i = 0; i < COUNT_OF(few); i++) {
+        few[i] = hak_malloc(BLOCK_BYTES);
+    }
+    for (unsigned i = 0; i < COUNT_OF(few); i++) {
+        hak_free(i % BLOCKS_PER_SLAB != 0 ? few[i] : NULL);
+    }
+    assert_int_equal(thin_bytes(), 0);
+    for (unsigned i = 0; i < COUNT_OF(few); i += BLOCKS_PER_SLAB) {
+        hak_free(few[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(pages_between_few_live_blocks_go_back, nothing_is_left),
+        cmocka_unit_test_teardown(what_is_above_a_sixteenth_is_left_alone, nothing_is_left),
+        cmocka_unit_test_teardown(within_the_floor_thin_slabs_stay, nothing_is_left),
+        cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
+        cmocka_unit_test_teardown(a_child_starts_without_thin_slabs, nothing_is_left),
+        cmocka_unit_test_teardown(a_small_heap_has_no_thin_slabs, nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
