@@ -128,6 +128,9 @@ static bool may_have_freed(const struct slab *slab) {
 }
 
 unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want) {
+    if (HAK_UNLIKELY(hak_thin_is_known(slab))) {
+        hak_thin_leave(slab, want * hak_class_block_bytes[slab->class_idx]);
+    }
     if (HAK_UNLIKELY(hak_options.randomize)) {
         return hak_shuffle_take(slab, refs, want);
     }
@@ -135,9 +138,6 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
                           .block_bytes = hak_class_block_bytes[slab->class_idx],
                           .first = refs,
                           .next = refs + want};
-    if (HAK_UNLIKELY(hak_thin_is_known(slab))) {
-        hak_thin_leave(slab, want * sweep.block_bytes);
-    }
     if (may_have_freed(slab)) {
         sweep_freed(&sweep);
     }

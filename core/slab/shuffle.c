@@ -64,7 +64,6 @@ static void mix(struct block_ref *refs, unsigned count) {
 unsigned hak_shuffle_take(struct slab *slab, struct block_ref *refs, unsigned want) {
     struct shuffle shuffle = {.slab = slab, .refs = refs, .want = want};
     unsigned groups = (slab->capacity_blocks + HAK_MAP_GROUP_BLOCKS - 1) / HAK_MAP_GROUP_BLOCKS;
-    slab->purged_blocks = HAK_NEVER_PURGED;
     open_whole(slab);
     for (unsigned empty_visits = 0; shuffle.got != want && empty_visits != EMPTY_VISITS_MAX;) {
         unsigned group = hak_chance_below(groups) * HAK_MAP_GROUP_BLOCKS;
