@@ -5,6 +5,10 @@
  * process is copied; then the forking thread passes through all locks, since other libraries' handlers may
  * allocate after ours ran. What is not under locks (caches, leases, header maps) is put right in the child:
  * see heap/child.h.
+ *
+ * In a process of one thread no lock is taken, and nothing is put right: a signal handler may then fork
+ * whatever it interrupts, also an operation that holds locks or another fork. What was interrupted goes on in
+ * the child as it does in the parent. (With several threads the C library's own fork does not bear that.)
  */
 #include "process/fork.h"
 #include "heap/child.h"
@@ -16,6 +20,12 @@
 #include "slab/orphans.h"
 #include "slab/superslab.h"
 #include <pthread.h>
+
+/* glibc's (2.32): true while the process has one thread. Weak: musl has no such name. */
+extern char __libc_single_threaded __attribute__((weak));
+
+/* A fork is under way that took the locks. Written by the thread that has them. */
+static bool has_locks;
 
 /* Numbers of the heaps whose lists prepare() locked: 1 to this. Under the heaps lock. */
 static uint32_t locked_heaps;
@@ -38,17 +48,29 @@ static void for_each_higher_lock(void (*action)(struct hak_lock *), uint32_t las
     action(&hak_chance_lock);
 }
 
+static bool is_only_thread(void) {
+    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+}
+
 static HAK_COLD void prepare(void) {
+    if (is_only_thread()) {
+        return;
+    }
     hak_lock_fork_take(&hak_child_lock);
     hak_lock_fork_take(&hak_heaps_lock);
     locked_heaps = hak_heap_last_id();
     for_each_higher_lock(hak_lock_fork_take, locked_heaps);
     hak_lock_fork_begin();
+    has_locks = true;
 }
 
 /* The heaps lock goes last: a heap that is entered now has a list whose lock was not taken here. */
 static HAK_COLD void parent(void) {
     hak_chance_fork_parent();
+    if (!has_locks) {
+        return;
+    }
+    has_locks = false;
     hak_lock_fork_end();
     for_each_higher_lock(hak_lock_fork_give, locked_heaps);
     hak_lock_fork_give(&hak_heaps_lock);
@@ -56,11 +78,15 @@ static HAK_COLD void parent(void) {
 }
 
 static HAK_COLD void child(void) {
+    hak_chance_fork_child();
+    if (!has_locks) {
+        return;
+    }
+    has_locks = false;
     hak_lock_fork_end();
     for_each_higher_lock(hak_lock_fork_reset, hak_heap_last_id());
     hak_lock_fork_reset(&hak_heaps_lock);
     hak_lock_fork_reset(&hak_child_lock);
-    hak_chance_fork_child();
     hak_large_fork_child();
     hak_child_begin();
 }

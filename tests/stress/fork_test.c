@@ -15,12 +15,14 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -229,8 +231,83 @@ static void handlers_of_the_application_allocate(void **state) {
     check_heap();
 }
 
+/* ---- forks in signal handlers of a program without threads: at any instruction ---- */
+
+#define HANDLER_FORKS 300
+
+static volatile sig_atomic_t forks_in_handler;
+
+static void fork_in_handler(int signal_number) {
+    (void)signal_number;
+    int saved_errno = errno;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    forks_in_handler++;
+    errno = saved_errno;
+}
+
+/* Calls `step` until the handler has forked often enough, a signal for every few milliseconds of work. */
+static void interrupt_with_forks(void (*step)(void)) {
+    struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
+    struct itimerval often = {.it_interval = {.tv_usec = 2000}, .it_value = {.tv_usec = 2000}};
+    CHECK(sigaction(SIGPROF, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_PROF, &often, NULL) == 0);
+    while (forks_in_handler < HANDLER_FORKS) {
+        step();
+    }
+    CHECK(setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL) == 0);
+    check_heap();
+}
+
+static struct slot interrupted_slots[40];
+
+/* Blocks of which each takes locks: large ones, and the first of their class. */
+static void allocate_under_locks(void) {
+    static const struct load large = {300 * KIB, 4 * MIB, 32, 64, 8};
+    static struct rng rng = {5};
+    for (unsigned i = 0; i < 50; i++) {
+        slots_step(interrupted_slots, COUNT_OF(interrupted_slots), &large, &rng);
+    }
+    TEST_TRIM();
+}
+
+static void do_nothing(void) {
+}
+
+/* Nearly all of this process's time is inside fork then. */
+static void fork_at_once(void) {
+    fork_one(do_nothing);
+}
+
+static void fork_from_interrupted_malloc(void) {
+    interrupt_with_forks(allocate_under_locks);
+    slots_clear(interrupted_slots, COUNT_OF(interrupted_slots));
+    check_heap();
+}
+
+static void fork_from_interrupted_fork(void) {
+    interrupt_with_forks(fork_at_once);
+}
+
+static void a_handler_forks_inside_malloc(void **state) {
+    (void)state;
+    fork_one(fork_from_interrupted_malloc);
+}
+
+static void a_handler_forks_inside_a_fork(void **state) {
+    (void)state;
+    fork_one(fork_from_interrupted_fork);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handler_forks_inside_malloc), /* before the process has had threads */
+        cmocka_unit_test(a_handler_forks_inside_a_fork),
         cmocka_unit_test(children_live_on),
         cmocka_unit_test(threads_fork_at_the_same_time),
         cmocka_unit_test(handlers_of_the_application_allocate),
