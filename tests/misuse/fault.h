@@ -3,7 +3,8 @@
  *
  * `PROGRAM` alone prints the names of its cases. `PROGRAM CASE` prints, one a line, the texts that may stand
  * on stderr after "hakmem: ", then commits the fault. misuse_test.sh compares. Coming back from a fault
- * prints "survived" and exits 3. These programs know nothing of hakmem.
+ * prints "survived", then "handed out twice" if new blocks overlap, and exits 3; `table` compares allocators
+ * so. These programs know nothing of hakmem.
  */
 #ifndef HAK_TESTS_MISUSE_FAULT_H
 #define HAK_TESTS_MISUSE_FAULT_H
@@ -13,6 +14,7 @@
 #endif
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -86,6 +88,25 @@ static inline int fault_survived(void) {
     return 3;
 }
 
+#define PROBED_BYTES_MAX ((size_t)64 << 20)
+#define PROBED_BLOCKS    1000u
+
+/* Says so when two blocks of the size, allocated now, are one: what the fault has done to the heap. */
+static inline void fault_aftermath(size_t bytes) {
+    static void *blocks[PROBED_BLOCKS];
+    size_t count = PROBED_BYTES_MAX / bytes < PROBED_BLOCKS ? PROBED_BYTES_MAX / bytes : PROBED_BLOCKS;
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = must(malloc(bytes));
+        memcpy(blocks[i], &i, sizeof i);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(blocks[i], &i, sizeof i) != 0) {
+            say("handed out twice\n");
+            return;
+        }
+    }
+}
+
 struct fault_case {
     const char *name;
     void (*commit)(void);
@@ -109,7 +130,9 @@ static inline int fault_main(int argc, char **argv, const char *joint, const str
         } else if (strcmp(argv[1], name) == 0) {
             prepare(size->bytes);
             chosen->commit();
-            return fault_survived();
+            int status = fault_survived();
+            fault_aftermath(size->bytes);
+            return status;
         }
     }
     return argc < 2 ? 0 : 6;

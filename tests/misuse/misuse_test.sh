@@ -6,7 +6,7 @@
 # `misuse_test.sh WORD` runs the cases whose name contains WORD alone.
 set -u
 
-readonly programs=(double_free invalid_pointer foreign_pointer other_names)
+readonly programs=(double_free invalid_pointer foreign_pointer other_names forms forked)
 readonly sigabrt_status=134
 passed=0
 failed=0

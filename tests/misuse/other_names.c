@@ -6,7 +6,6 @@
 #include "fault.h"
 
 #include <dlfcn.h>
-#include <sys/wait.h>
 
 static size_t block_bytes; /* of the case */
 static void *block;
@@ -134,22 +133,6 @@ static void delete_array_sized_aligned(void) {
     call_3("_ZdaPvmSt11align_val_t", block_bytes, 16);
 }
 
-/* The child's line is the one that counts; the parent then ends as the child did. */
-static void free_in_a_forked_child(void) {
-    expect("free", "double free of", block, room);
-    pid_t child = fork();
-    if (child == 0) {
-        free(launder(block));
-        _exit(fault_survived());
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (WIFSIGNALED(status)) {
-        signal(WTERMSIG(status), SIG_DFL);
-        raise(WTERMSIG(status));
-    }
-}
-
 static const struct fault_case cases[] = {
     {"realloc_larger", realloc_larger},
     {"realloc_smaller", realloc_smaller},
@@ -169,7 +152,6 @@ static const struct fault_case cases[] = {
     {"delete_array_aligned", delete_array_aligned},
     {"delete_sized_aligned", delete_one_sized_aligned},
     {"delete_array_sized_aligned", delete_array_sized_aligned},
-    {"free_in_a_forked_child", free_in_a_forked_child},
 };
 
 static void prepare(size_t bytes) {
