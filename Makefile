@@ -295,7 +295,7 @@ $(filter $(patsubst tests/%.cc,build/tests/plain/%,$(wildcard tests/*/*.cc)),$(T
 	$(call plain_program,$(CXX) -std=gnu++17)
 
 .SECONDARY:
-.PHONY: cmocka test-programs test test-all coverage check format
+.PHONY: cmocka test-programs test test-all coverage check misuse-table format
 cmocka:
 	@printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' \
 	    | $(CC) -E -x c - >/dev/null 2>&1 || { as_root=; [ "$$(id -u)" = 0 ] || as_root=sudo; \
@@ -317,6 +317,9 @@ coverage: ## runs the tests with clang's coverage of core/ and writes tests/COVE
 
 check: all debug ## the checks of source and libraries alone
 	$(Q)tests/run checks
+
+misuse-table: libhakmem.so $(TEST_PROGRAMS) ## what hakmem, libc and the installed peers do about each heap fault
+	$(Q)tests/misuse/table
 
 C_FILES = $(wildcard core/*/*.[ch] include/*.h tests/*/*.[ch] tests/*/*.cc bench/*/*.[ch] bench/*/*.cc)
 format: ## clang-format over every C file, in place

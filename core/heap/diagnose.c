@@ -61,7 +61,7 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
         }
         die_of_unknown(function, pointer);
     }
-    struct block_place place = hak_place_of(pointer);
+    struct block_place place = hak_place_in(word, pointer);
     if (!place.is_exact) {
         hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer,
                           hak_class_block_bytes[place.row->class_idx]);
@@ -69,6 +69,12 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
     unsigned header =
         hak_atomic_load_relaxed(hak_place_header(&place)); /* relaxed: as in hak_place_is_live() */
     if (header != HAK_HEADER_LIVE + place.row->class_idx) {
+        /* Another thread frees the block at this moment, and has retired its slab: the header is no longer
+         * its. */
+        hak_word word_now = hak_registry_word(pointer);
+        if (hak_word_kind(word_now) == HAK_KIND_SLAB_FREED) {
+            die_of_retired(function, pointer, word_now, freed_fault);
+        }
         die_of_header(function, pointer, &place, header, freed_fault);
     }
     return hak_place_header(&place);

@@ -275,7 +275,7 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
         hak_free_slow(block, function);
         return;
     }
-    hak_live_to_cached(header, block, function);
+    hak_live_to_cached(header, block, class_idx, function);
     hak_count_free(class_idx);
     struct block_ref ref = {.block = block, .header = header};
     if (is_own_slab) {
@@ -308,7 +308,7 @@ void hak_free_slow(void *block, const char *function) {
     if (overwrites_freed()) {
         overwrite_freed(block, hak_class_block_bytes[class_idx]);
     }
-    hak_live_to_cached(header, block, function);
+    hak_live_to_cached(header, block, class_idx, function);
     struct block_ref ref = {.block = block, .header = header};
     if (heap != NULL) {
         free_to_heap(heap, ref, class_idx, is_own(word));

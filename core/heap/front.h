@@ -70,10 +70,6 @@ HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
     return place;
 }
 
-HAK_INLINE struct block_place hak_place_of(const void *pointer) {
-    return hak_place_in(hak_registry_word(pointer), pointer);
-}
-
 /* The header of an exact place. */
 HAK_INLINE hak_header *hak_place_header(const struct block_place *place) {
     return (hak_header *)hak_word_address(place->word) + place->block_idx;
@@ -90,7 +86,8 @@ HAK_INLINE bool hak_place_is_live(const struct block_place *place) {
  * before: in the debug flavour an exchange tells them apart, in release that would cost every free a locked
  * instruction.
  */
-HAK_ALWAYS_INLINE void hak_live_to_cached(hak_header *header, void *block, const char *function) {
+HAK_ALWAYS_INLINE void hak_live_to_cached(hak_header *header, void *block, size_t class_idx,
+                                          const char *function) {
     if (HAKMEM_BUILD_RELEASE) {
         /* relaxed: the freeing thread's own business until it returns the block */
         hak_atomic_store_relaxed(header, HAK_HEADER_CACHED);
@@ -99,8 +96,7 @@ HAK_ALWAYS_INLINE void hak_live_to_cached(hak_header *header, void *block, const
     /* relaxed: only which of two frees came first matters */
     unsigned before = hak_atomic_exchange_relaxed(header, HAK_HEADER_CACHED);
     if (before < HAK_HEADER_LIVE) {
-        hak_fatal_pointer(function, HAK_FAULT_DOUBLE_FREE, block,
-                          hak_class_block_bytes[hak_slab_of_block(block)->class_idx]);
+        hak_fatal_pointer(function, HAK_FAULT_DOUBLE_FREE, block, hak_class_block_bytes[class_idx]);
     }
 }
 
@@ -196,7 +192,7 @@ HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
         hak_free_slow(block, function);
         return;
     }
-    hak_live_to_cached(header, block, function);
+    hak_live_to_cached(header, block, class_idx, function);
     *top = (struct block_ref){.block = block, .header = header};
     hak_tls.top[class_idx] = top + 1;
     hak_count_free(class_idx);

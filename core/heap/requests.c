@@ -149,7 +149,7 @@ bool hak_request_owns(const void *pointer) {
     if (hak_word_kind(word) != HAK_KIND_SLAB) {
         return false;
     }
-    struct block_place place = hak_place_of(pointer);
+    struct block_place place = hak_place_in(word, pointer);
     return place.is_exact && hak_place_is_live(&place);
 }
 

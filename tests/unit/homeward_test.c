@@ -29,7 +29,7 @@ static void take_blocks(size_t bytes, unsigned count) {
 }
 
 static unsigned header_of(const void *block) {
-    struct block_place place = hak_place_of(block);
+    struct block_place place = hak_place_in(hak_registry_word(block), block);
     CHECK(place.is_exact);
     return hak_atomic_load_relaxed(hak_place_header(&place));
 }
