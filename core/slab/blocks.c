@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "meta/classes.h"
+#include "os/fatal.h"
 #include "os/os.h"
 #include "slab/purge.h"
 #include "slab/shuffle.h"
@@ -164,10 +165,30 @@ struct tally {
     unsigned foreign; /* blocks of slabs that are not its own */
     hak_event_handler handler;
     void *context;
+    const struct block_ref *refs; /* the batch */
 };
 
+/*
+ * Others have returned every block of the slab and it was retired: what this batch has of it was freed by two
+ * threads at once, each unseen by the other.
+ */
+HAK_NORETURN static HAK_NOINLINE void die_of_returned_twice(const struct tally *tally, uintptr_t unit,
+                                                            hak_word word) {
+    const struct block_ref *ref = tally->refs;
+    while ((uintptr_t)ref->block >> HAK_UNIT_SHIFT != unit) {
+        ref++;
+    }
+    size_t block_bytes =
+        hak_word_kind(word) == HAK_KIND_SLAB_FREED ? hak_freed_block_bytes(hak_word_number(word)) : 0;
+    hak_fatal_pointer("free", HAK_FAULT_DOUBLE_FREE, ref->block, block_bytes);
+}
+
 static void tally_flush(struct tally *tally, unsigned slot) {
-    struct slab *slab = hak_slab_of_block((const void *)(tally->units[slot] << HAK_UNIT_SHIFT));
+    hak_word word = hak_registry_word((const void *)(tally->units[slot] << HAK_UNIT_SHIFT));
+    if (HAK_UNLIKELY(hak_word_kind(word) != HAK_KIND_SLAB)) {
+        die_of_returned_twice(tally, tally->units[slot], word);
+    }
+    struct slab *slab = hak_slab_of_map(hak_word_address(word));
     /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
     uint32_t owner = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word));
     tally->foreign += owner != tally->owner ? tally->blocks[slot] : 0;
@@ -189,7 +210,7 @@ static HAK_NOINLINE void tally_open(struct tally *tally, unsigned slot, uintptr_
 
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context) {
-    struct tally tally = {.owner = owner, .handler = handler, .context = context};
+    struct tally tally = {.owner = owner, .handler = handler, .context = context, .refs = refs};
     for (const struct block_ref *ref = refs; ref != refs + count; ref++) {
         uintptr_t unit = (uintptr_t)ref->block >> HAK_UNIT_SHIFT;
         unsigned slot = (unsigned)unit % TALLY_SLOTS;

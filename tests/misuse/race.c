@@ -12,15 +12,39 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
+#define DELAY_MAX 400u
+
 static size_t block_bytes;
 static bool is_owner_in;
 static bool is_any_death_right;
 static void *block;
 static atomic_uint waiting;
+static bool is_warm;   /* in every second round */
+static unsigned delay; /* of this round, in turns of an empty loop */
 
+#define WARMING_PAIRS 200u
+
+/* So that the thread has a heap, and caches the size: its free is then the short one. */
+static void warm_up(void) {
+    void *kept[WARMING_PAIRS];
+    for (unsigned i = 0; i < WARMING_PAIRS; i++) {
+        kept[i] = must(malloc(block_bytes < 10000 ? block_bytes : 10000));
+    }
+    for (unsigned i = 0; i < WARMING_PAIRS; i++) {
+        free(kept[i]);
+    }
+}
+
+/* The last to come hears of it first: it waits a while more, another while in each round. */
 static void *free_together(void *unused) {
-    atomic_fetch_sub(&waiting, 1);
+    if (is_warm) {
+        warm_up();
+    }
+    bool is_late = atomic_fetch_sub(&waiting, 1) == 1;
     while (atomic_load(&waiting) != 0) {
+    }
+    for (unsigned i = 0; i < (is_late ? delay : 0); i++) {
+        __asm__ volatile("" : : "r"(i) : "memory");
     }
     free(launder(block));
     return unused;
@@ -30,6 +54,9 @@ static void race(void) {
     pthread_t threads[2];
     unsigned started = is_owner_in ? 1 : 2;
     alarm(TIME_LIMIT_S);
+    if (is_warm) {
+        warm_up();
+    }
     block = must(malloc(block_bytes));
     atomic_store(&waiting, 2);
     for (unsigned i = 0; i < started; i++) {
@@ -101,6 +128,8 @@ int main(int argc, char **argv) {
     unsigned long rounds = strtoul(argv[3], NULL, 10);
     unsigned long counts[3] = {0};
     for (unsigned long i = 0; i < rounds; i++) {
+        delay = (unsigned)(i * 7 % DELAY_MAX);
+        is_warm = i % 2 == 1;
         counts[run_round()]++;
     }
     printf("%lu rounds, %lu caught, %lu passed\n", rounds, counts[CAUGHT], counts[PASSED]);

@@ -1,7 +1,7 @@
 /*
  * fork_test.c - fork in a program whose threads allocate, with the application's own atfork handlers.
  *
- * suite: limit 400 s, flavours release debug ubsan
+ * suite: limit 1200 s, flavours release debug ubsan
  * Imitates a threaded server that forks workers and runs helpers: postgres-like children that go on with
  * inherited blocks, subprocess.Popen, libraries whose atfork handlers allocate. Not for ThreadSanitizer,
  * whose own runtime cannot go on in the child of a threaded program.
@@ -12,6 +12,7 @@
 #include "support/names.h"
 #include "support/rng.h"
 #include "support/slots.h"
+#include "support/soak.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -154,7 +155,8 @@ static void children_live_on(void **state) {
     join(threads);
     atomic_store(&is_over, false);
     start(threads, allocate_until_over);
-    for (unsigned i = 0; i < FORKS * test_scale(); i++) {
+    time_t end = soak_end();
+    for (unsigned i = 0; i < FORKS || soak_goes_on(end); i++) {
         fork_one(lives[i % COUNT_OF(lives)]);
     }
     atomic_store(&is_over, true);
