@@ -97,6 +97,10 @@ void hak_lock_fork_reset(struct hak_lock *lock) {
     hak_atomic_store_relaxed(&lock->state, STATE_FREE); /* relaxed: the child has one thread */
 }
 
+bool hak_lock_is_free(struct hak_lock *lock) {
+    return hak_atomic_load_relaxed(&lock->state) == STATE_FREE; /* relaxed: the process has one thread */
+}
+
 void hak_lock_fork_begin(void) {
     /* relaxed: read back by this thread alone, see passes_through() */
     hak_atomic_store_relaxed(&fork_owner, (const void *)&held_ranks);

@@ -49,6 +49,9 @@ void hak_lock_fork_take(struct hak_lock *lock);
 void hak_lock_fork_give(struct hak_lock *lock);
 void hak_lock_fork_reset(struct hak_lock *lock);
 
+/* Whether nobody holds the lock, for the only thread of a process. */
+bool hak_lock_is_free(struct hak_lock *lock);
+
 /* Called by the forking thread with every lock held; until fork_end it passes through all locks. */
 void hak_lock_fork_begin(void);
 void hak_lock_fork_end(void);

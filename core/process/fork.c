@@ -24,6 +24,21 @@
 /* glibc's (2.32): true while the process has one thread. Weak: musl has no such name. */
 extern char __libc_single_threaded __attribute__((weak));
 
+/*
+ * glibc's lock of the list of streams, a recursive one. fork takes it after the handlers, while whoever has
+ * it may wait for a stream whose holder waits for a lock of ours: so it is taken before them. Absent
+ * elsewhere.
+ */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+
+static void call_if_there(void (*function)(void)) {
+    if (function != NULL) {
+        function();
+    }
+}
+
 /* A fork is under way that took the locks. Written by the thread that has them. */
 static bool has_locks;
 
@@ -56,6 +71,7 @@ static HAK_COLD void prepare(void) {
     if (is_only_thread()) {
         return;
     }
+    call_if_there(_IO_list_lock);
     hak_lock_fork_take(&hak_child_lock);
     hak_lock_fork_take(&hak_heaps_lock);
     locked_heaps = hak_heap_last_id();
@@ -75,10 +91,15 @@ static HAK_COLD void parent(void) {
     for_each_higher_lock(hak_lock_fork_give, locked_heaps);
     hak_lock_fork_give(&hak_heaps_lock);
     hak_lock_fork_give(&hak_child_lock);
+    call_if_there(_IO_list_unlock);
 }
 
 static HAK_COLD void child(void) {
-    hak_chance_fork_child();
+    /* Free but where a handler interrupted the drawing of a number, which goes on in the child with the old
+     * key. */
+    if (has_locks || hak_lock_is_free(&hak_chance_lock)) {
+        hak_chance_fork_child();
+    }
     if (!has_locks) {
         return;
     }
@@ -87,6 +108,7 @@ static HAK_COLD void child(void) {
     for_each_higher_lock(hak_lock_fork_reset, hak_heap_last_id());
     hak_lock_fork_reset(&hak_heaps_lock);
     hak_lock_fork_reset(&hak_child_lock);
+    call_if_there(_IO_list_resetlock);
     hak_large_fork_child();
     hak_child_begin();
 }
