@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RETAIN_PARTS_OF_LIMIT 16u
+#define LRU_PARTS_OF_LIMIT    32u
+
 #define PREFIX_BYTES (sizeof(HAK_OPTION_PREFIX) - 1)
 
 #define INITIAL_FLAG(name, field, initial, help)                    .field = (initial),
@@ -218,6 +221,19 @@ void hak_options_read(char *const *environment) {
     hak_options_parse(&hak_options, environment, STDERR_FILENO);
     if (hak_options.help) {
         hak_options_help(STDERR_FILENO);
+    }
+}
+
+static void bound(uint32_t *field_mb, uint64_t limit_mb) {
+    if (*field_mb > limit_mb) { /* else the page of the options stays unwritten */
+        *field_mb = (uint32_t)limit_mb;
+    }
+}
+
+void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
+    if (limit_bytes != 0) {
+        bound(&options->retain_mb, (limit_bytes >> 20) / RETAIN_PARTS_OF_LIMIT);
+        bound(&options->ss_lru_mb, (limit_bytes >> 20) / LRU_PARTS_OF_LIMIT);
     }
 }
 

@@ -45,6 +45,12 @@ void hak_options_read(char *const *environment);
 /* The same into any struct that holds the defaults, with warnings to any descriptor, AT_SECURE or not. */
 void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd);
 
+/*
+ * Bounds what may be kept free by the container's memory limit (0: none): proved cycles keep at most a
+ * sixteenth of it, empty SuperSlabs a thirty-second. As hak_options_read(), after it.
+ */
+HAK_COLD void hak_options_bound(struct hak_options *options, uint64_t limit_bytes);
+
 /* Writes the table of all options to the descriptor. */
 HAK_COLD void hak_options_help(int fd);
 

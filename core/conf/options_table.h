@@ -20,6 +20,9 @@
 enum hak_profile { HAK_PROFILE_DEFAULT, HAK_PROFILE_CONSERVATIVE, HAK_PROFILE_THROUGHPUT };
 enum hak_deepbind { HAK_DEEPBIND_CLEAR, HAK_DEEPBIND_KEEP };
 
+/* The words of THP, in the order of its row. */
+enum hak_thp { HAK_THP_AUTO, HAK_THP_NEVER, HAK_THP_ALWAYS };
+
 /* The values of SS_PREFAULT. */
 enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH };
 
@@ -42,6 +45,12 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     NUMBER(SS_LRU_MS, ss_lru_ms, 1000, 0, 86400000, "ms", "that an empty SuperSlab is kept, at most")        \
     NUMBER(RETAIN_MB, retain_mb, 64, 0, 1048576, "MB",                                                       \
            "of free memory kept at most when the program frees and soon needs again in cycles")              \
+    NUMBER(PURGE_MS, purge_ms, 0, 0, 86400000, "ms",                                                         \
+           "that free memory stays beyond what may be kept before it goes back; 0: it goes at once")         \
+    FLAG(BACKGROUND, background, false,                                                                      \
+         "a helper thread that gives back in time also when the program does nothing")                       \
+    CHOICE(THP, thp, HAK_THP_AUTO, "auto|never|always",                                                      \
+           "huge pages for SuperSlabs: auto is while little of them is unused")                              \
     FLAG(RANDOMIZE, randomize, false,                                                                        \
          "order of blocks and place of slabs by chance: harder to exploit, slower, more memory")             \
     FLAG(ZERO_ON_FREE, zero_on_free, false, "a freed block is zeroed before free returns; slower")           \

@@ -6,10 +6,24 @@
 #include "slab/superslab.h"
 #include "slab/thin.h"
 
+/* Slabs that are wholly free, which a thread may have fetched ahead of need, retire; whoever owns them. */
+static void retire_free_slabs(struct heap *heap) {
+    struct superslab *superslab;
+    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
+        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+            struct slab *slab = &superslab->slabs[unit];
+            if (hak_slab_lease_any(slab)) {
+                hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
+            }
+        }
+    }
+}
+
 size_t hak_reclaim_everything(struct heap *heap) {
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
+    retire_free_slabs(heap);
     size_t given_bytes = hak_large_trim(0); /* first: its empty extents become SuperSlabs to unmap */
     return given_bytes + hak_superslab_trim(0);
 }

@@ -9,6 +9,7 @@
 #include "large/parked.h"
 #include "large/retain.h"
 #include "os/os.h"
+#include "slab/retention.h"
 
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
@@ -83,6 +84,9 @@ static bool pick(struct step *step, size_t excess_bytes, bool runs_first, bool m
 /* Lock held. What is above the floor, at most max_bytes of it: of mappings and runs, whichever holds more. */
 static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
     size_t excess_bytes = hak_retain_excess();
+    if (!hak_retention_is_due(&hak_retain.over_since_ms, excess_bytes != 0, now_ms)) {
+        excess_bytes = 0;
+    }
     if (hak_mapping_totals.kept_count > hak_large_policy.kept_count_max) {
         pick_mapping(step, hak_mapping_oldest(), max_bytes);
         return true;
@@ -162,6 +166,17 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
     return outcome == UNMAPPED || (outcome == PURGED && step.mapping == NULL);
+}
+
+void hak_release_age(void) {
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain_touch(now_ms);
+    bool is_over = hak_retain_is_over();
+    hak_lock_release(&hak_large_lock);
+    if (is_over) {
+        hak_release_excess(SIZE_MAX, now_ms);
+    }
 }
 
 void hak_release_excess(size_t own_bytes, uint64_t now_ms) {

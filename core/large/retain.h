@@ -49,6 +49,7 @@ struct hak_retain {
     size_t peak_bytes;       /* dirty_bytes before the giving back */
     uint64_t returned_ms;    /* when memory was last given back */
     unsigned proofs;         /* cycles in a row that were fetched again in time */
+    uint64_t over_since_ms;  /* when more than the floor was first found, 0: not now */
     uint64_t purge_after_ms; /* purging failed (locked pages): not tried again before */
 };
 extern struct hak_retain hak_retain;

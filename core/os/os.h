@@ -52,6 +52,9 @@ int hak_os_freeze(void *address, size_t bytes);
  */
 int hak_os_purge(void *address, size_t bytes);
 
+/* Slow. Lets the kernel use huge pages in the range, or not. EINVAL where it has none. */
+int hak_os_advise_huge(void *address, size_t bytes, bool may_be_huge);
+
 /* Slow. Populates the pages of the range for writing. EINVAL where the kernel (before 5.14) has no such call.
  */
 int hak_os_populate(void *address, size_t bytes);
@@ -103,8 +106,20 @@ int hak_os_identify(int fd, struct hak_os_file *file);
 void hak_os_close(int fd);
 uint64_t hak_os_process_id(void);
 
+/* For the constructor: the first `bytes` bytes of a file, or all it has. Returns 0 or an errno value. */
+int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_bytes);
+
 /* Sleeps while *word == expected; may wake without cause. */
 void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
+
+/* Sleeps for so many milliseconds; may wake without cause. */
+void hak_os_sleep_ms(uint32_t ms);
+
+/*
+ * For the constructor, while the process has one thread: starts a thread for good, with the name, every
+ * signal blocked and a small stack. Returns 0 or an errno value.
+ */
+int hak_os_start_thread(const char *name, void *(*run)(void *));
 void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count);
 
 /* The address at which the program itself began, whatever loader ran before; 0 when the kernel does not say.

@@ -13,8 +13,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -35,6 +38,9 @@
 #define REPORT_FLAGS     (O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK)
 #define REPORT_MODE      0644
 #define DUPLICATE_FD_MIN 100 /* shells use descriptors below for scripts */
+
+#define THREAD_NAME_BYTES  16u
+#define THREAD_STACK_BYTES ((size_t)128 * 1024)
 
 struct hak_os_counters hak_os_counters;
 
@@ -180,6 +186,10 @@ int hak_os_purge(void *address, size_t bytes) {
     return advise(address, bytes, MADV_DONTNEED);
 }
 
+int hak_os_advise_huge(void *address, size_t bytes, bool may_be_huge) {
+    return advise(address, bytes, may_be_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
 int hak_os_populate(void *address, size_t bytes) {
     return advise(address, bytes, MADV_POPULATE_WRITE);
 }
@@ -281,6 +291,18 @@ int hak_os_open_report(const char *path, int *fd) {
     return errno_result(*fd < 0, saved);
 }
 
+int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_bytes) {
+    int saved = errno;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    ssize_t got = fd < 0 ? -1 : read(fd, out, bytes);
+    int error = errno_result(got < 0, saved);
+    if (fd >= 0) {
+        hak_os_close(fd);
+    }
+    *used_bytes = got < 0 ? 0 : (size_t)got;
+    return error;
+}
+
 int hak_os_duplicate(int fd, int *duplicate) {
     int saved = errno;
     *duplicate = fcntl(fd, F_DUPFD_CLOEXEC, DUPLICATE_FD_MIN);
@@ -311,6 +333,40 @@ void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
     int saved = errno;
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
     errno = saved;
+}
+
+void hak_os_sleep_ms(uint32_t ms) {
+    static _Atomic uint32_t never;
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    int saved = errno;
+    (void)syscall(SYS_futex, &never, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
+    errno = saved;
+}
+
+int hak_os_start_thread(const char *name, void *(*run)(void *)) {
+    char old_name[THREAD_NAME_BYTES];
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int saved = errno;
+    int error = pthread_attr_init(&attributes);
+    if (error != 0) {
+        return error;
+    }
+    (void)pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    (void)sigfillset(&all);
+    /* Signals and name are inherited, so that the thread has them from its first instruction on. */
+    bool is_renamed = prctl(PR_GET_NAME, old_name) == 0 && prctl(PR_SET_NAME, name) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, &attributes, run, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (is_renamed) {
+        (void)prctl(PR_SET_NAME, old_name);
+    }
+    (void)pthread_attr_destroy(&attributes);
+    errno = saved;
+    return error;
 }
 
 void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {

@@ -9,6 +9,8 @@
 #endif
 #include "conf/options.h"
 #include "heap/front.h"
+#include "os/cgroup.h"
+#include "process/background.h"
 #include "process/fork.h"
 #include "process/report.h"
 #include "slab/chance.h"
@@ -22,11 +24,15 @@ static bool needs_metering(void) {
 
 __attribute__((constructor(101))) static void hak_process_start(void) {
     hak_options_read(environ);
+    hak_options_bound(&hak_options, hak_cgroup_limit_bytes(""));
     if (hak_options.randomize) {
         hak_chance_start();
     }
     hak_options_freeze();
     hak_fork_register();
+    if (hak_options.background) {
+        hak_background_start();
+    }
     hak_report_prepare();
     if (hak_tls.heap != NULL) {
         hak_heap_prewarm(hak_tls.heap); /* another library's constructor allocated before this one */

@@ -47,6 +47,7 @@ static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct pur
 /* Purges one run of dirty units, already marked purging. False when it failed. */
 static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge) {
     size_t bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
+    hak_superslab_split(s);
     int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), bytes);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
@@ -145,6 +146,12 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     }
     bool is_above = hak_superslab_dirty_bytes() > keep_bytes;
     struct superslab *victim = choose_victim(is_above || (is_trim && keep_bytes == 0), now_ms);
+    bool is_over = is_above || victim != NULL;
+    if (!hak_retention_is_due(&pool->retention.over_since_ms, is_over, now_ms) && !is_trim) {
+        hak_superslab_note_paid(); /* or not yet */
+        hak_lock_release(&hak_superslab_lock);
+        return false;
+    }
     if (victim != NULL) {
         unsigned dirty_units = HAK_UNITS_PER_SUPERSLAB - hak_popcount32(victim->zero_units);
         hak_superslab_free_to_none(victim);
@@ -152,12 +159,11 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
         return unmap_detached(victim, dirty_units, purge);
     }
     struct superslab *dirty = is_above ? choose_dirty() : NULL;
-    if (dirty != NULL) {
-        return purge_dirty(dirty, purge);
+    if (dirty == NULL) {
+        hak_lock_release(&hak_superslab_lock);
+        return false;
     }
-    hak_superslab_note_paid();
-    hak_lock_release(&hak_superslab_lock);
-    return false;
+    return purge_dirty(dirty, purge);
 }
 
 void hak_purge_step(void) {
@@ -192,6 +198,14 @@ size_t hak_purge_down_to(size_t keep_bytes) {
         failures_in_row = purge_once(keep_bytes, true, &purge) ? 0 : failures_in_row + 1;
     }
     return purge.given_bytes;
+}
+
+void hak_purge_age(void) {
+    hak_lock_acquire(&hak_superslab_lock);
+    (void)hak_superslab_floor_bytes(hak_os_now_ms()); /* which lets it fall */
+    hak_superslab_note_owed();
+    hak_lock_release(&hak_superslab_lock);
+    hak_purge_settle();
 }
 
 void hak_purge_set_floor(size_t bytes) {

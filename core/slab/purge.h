@@ -28,7 +28,12 @@ void hak_purge_step(void);
 /* Steps until nothing is owed; for a thread that gives back all it has. Slow: no lock held. */
 HAK_COLD void hak_purge_settle(void);
 
-/* The same without those limits, down to `keep_bytes` of dirty free units. Returns the bytes given back. */
+/* Lets the floor fall with time and settles what is beyond it then: for the helper thread. Slow: no lock
+ * held. */
+HAK_COLD void hak_purge_age(void);
+
+/* Gives back at once, without those limits, down to `keep_bytes` of dirty memory. Returns the bytes given
+ * back. */
 size_t hak_purge_down_to(size_t keep_bytes);
 
 /* The floor is `bytes` of dirty free units from now on, in place of the one that adapts itself. */

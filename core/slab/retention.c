@@ -86,6 +86,17 @@ void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes) {
     r->min_dirty_bytes = smaller(r->min_dirty_bytes, dirty_bytes);
 }
 
+bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms) {
+    if (!is_over) {
+        *over_since_ms = 0;
+        return false;
+    }
+    if (*over_since_ms == 0) {
+        *over_since_ms = now_ms;
+    }
+    return now_ms >= *over_since_ms + hak_options.purge_ms;
+}
+
 void hak_retention_set(struct retention *r, size_t bytes) {
     r->is_set = true;
     r->set_bytes = bytes;

@@ -25,6 +25,7 @@ struct retention {
     size_t dirty_bytes;       /* now */
     size_t min_dirty_bytes;   /* the least since window_start_ms: memory that nobody wanted */
     uint64_t window_start_ms; /* when the floor was last lowered, or could have been */
+    uint64_t over_since_ms;   /* when more than the floor was first found, 0: not now */
     bool is_set;              /* the program has said how much may stay */
     size_t set_bytes;         /* and this is it */
 };
@@ -39,6 +40,12 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
 
 /* Dirty free memory grew or shrank to this. */
 void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes);
+
+/*
+ * Whether what is beyond the floor is to go back now: HAKMEM_PURGE_MS after it was first found there. To be
+ * told each time whether there is something.
+ */
+bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms);
 
 /* From now on `bytes` may stay, whatever is in use and however soon it is wanted again. */
 void hak_retention_set(struct retention *r, size_t bytes);

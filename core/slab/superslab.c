@@ -128,7 +128,7 @@ static void prefault(void *memory) {
 
 /* Maps 2 MiB, next to the last ones if it can be: neighbours share one mapping in the kernel. Randomized:
  * with a gap. */
-static uintptr_t map_memory(void) {
+static uintptr_t map_memory(bool is_huge) {
     void *memory;
     uintptr_t hint = hak_atomic_load_relaxed(&records.lowest_base); /* relaxed: a hint */
     size_t below_bytes =
@@ -142,6 +142,8 @@ static uintptr_t map_memory(void) {
         return 0;
     }
     hak_atomic_store_relaxed(&records.lowest_base, (uintptr_t)memory); /* relaxed: a hint */
+    /* Whatever the system's default is: where it is "always", what was purged would come back by itself. */
+    (void)hak_os_advise_huge(memory, HAK_SUPERSLAB_BYTES, is_huge);
     if (hak_options.ss_prefault != HAK_PREFAULT_OFF) {
         prefault(memory);
     }
@@ -154,7 +156,10 @@ static struct superslab *map_superslab(uintptr_t *base) {
     if (s == NULL) {
         return NULL;
     }
-    *base = map_memory();
+    hak_lock_acquire(&hak_superslab_lock);
+    s->is_huge = hak_superslab_may_be_huge();
+    hak_lock_release(&hak_superslab_lock);
+    *base = map_memory(s->is_huge);
     if (*base == 0) {
         hak_lock_acquire(&hak_superslab_lock);
         hak_superslab_push_spare(s);
@@ -235,6 +240,7 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     }
     hak_lock_release(&hak_superslab_lock);
     if (s != NULL) {
+        hak_superslab_split(s);
         return s;
     }
     s = map_superslab(&base);
@@ -246,8 +252,21 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     note_missed(s->zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
+    hak_superslab_split(s);
     *is_zero = true;
     return s;
+}
+
+void hak_superslab_split(struct superslab *s) {
+    if (hak_options.thp == HAK_THP_NEVER) {
+        return;
+    }
+    hak_lock_acquire(&hak_superslab_lock);
+    bool was_huge = hak_superslab_set_huge(s, false);
+    hak_lock_release(&hak_superslab_lock);
+    if (was_huge) {
+        (void)hak_os_advise_huge((void *)s->base, HAK_SUPERSLAB_BYTES, false);
+    }
 }
 
 void hak_superslab_give_whole(struct superslab *s, bool is_zero) {

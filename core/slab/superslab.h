@@ -38,6 +38,7 @@ struct superslab {
     uint32_t thin_slabs;                        /* under lock: mask, first units of thin slabs (thin.h) */
     enum hak_tier tier;                         /* under lock */
     bool is_in_dirty_list;                      /* under lock */
+    bool is_huge;                               /* under lock: the kernel may use a huge page for it */
     struct superslab *prev, *next;              /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next;  /* under lock: with dirty units or thin slabs, oldest first */
     uint64_t emptied_ms;                        /* under lock: when it became FREE */
@@ -62,6 +63,12 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero);
  */
 struct superslab *hak_superslab_take_whole(bool *is_zero);
 void hak_superslab_give_whole(struct superslab *superslab, bool is_zero);
+
+/*
+ * Before a part of it is purged: no huge page from now on, or the kernel would fill up again what was given
+ * back. Slow: no lock held.
+ */
+void hak_superslab_split(struct superslab *superslab);
 
 /* The SuperSlab that a slab record belongs to. */
 HAK_INLINE struct superslab *hak_superslab_of(const struct slab *slab) {

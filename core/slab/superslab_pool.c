@@ -14,6 +14,10 @@
 #include "slab/purge.h"
 #include "slab/thin.h"
 
+/* Not the first few SuperSlabs, and at most a twentieth of what is in use unused. */
+#define HUGE_AFTER_SUPERSLABS 8u
+#define HUGE_UNUSED_SHARE     20u
+
 #define ALL_UNITS          UINT32_MAX
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
@@ -92,6 +96,7 @@ static void detach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
     pool->free_units -= hak_popcount32(s->free_units);
     pool->dirty_units -= hak_popcount32(s->free_units & ~s->zero_units);
+    pool->huge_zero_units -= s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_unlink(s);
     } else {
@@ -118,6 +123,7 @@ static void attach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
     pool->free_units += hak_popcount32(s->free_units);
     pool->dirty_units += hak_popcount32(s->free_units & ~s->zero_units);
+    pool->huge_zero_units += s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_link(s);
     } else {
@@ -202,6 +208,29 @@ void hak_superslab_forget_thin(void) {
         }
     }
     hak_superslab_pool.thin_bytes = hak_superslab_pool.purged_bytes = 0;
+}
+
+bool hak_superslab_may_be_huge(void) {
+    const struct superslab_pool *pool = &hak_superslab_pool;
+    if (hak_options.thp != HAK_THP_AUTO) {
+        return hak_options.thp == HAK_THP_ALWAYS;
+    }
+    if (pool->mapped_count < HUGE_AFTER_SUPERSLABS) {
+        return false;
+    }
+    size_t all_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
+    size_t used_units = all_units - pool->free_units;
+    return pool->huge_zero_units + HAK_UNITS_PER_SUPERSLAB <= used_units / HUGE_UNUSED_SHARE;
+}
+
+bool hak_superslab_set_huge(struct superslab *s, bool is_huge) {
+    bool was_huge = s->is_huge;
+    if (was_huge != is_huge) {
+        size_t units = s->tier <= HAK_TIER_FREE ? hak_popcount32(s->zero_units) : 0;
+        hak_superslab_pool.huge_zero_units += is_huge ? units : -units;
+        s->is_huge = is_huge;
+    }
+    return was_huge;
 }
 
 void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {

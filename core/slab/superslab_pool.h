@@ -23,6 +23,7 @@ struct superslab_pool {
     size_t dirty_units;      /* of those, not known zero */
     size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
     size_t purged_bytes;     /* given back beneath free blocks of slabs */
+    size_t huge_zero_units;  /* free units of huge SuperSlabs that nobody has written to */
     uint64_t purge_retry_ms; /* no purge step before that time: the last one failed (locked pages) */
     uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
@@ -56,6 +57,13 @@ void hak_superslab_put_off(struct superslab *superslab);
 
 /* NONE -> HOT, all units free and zero, its memory new at `base`. */
 void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
+
+/* Whether the next new SuperSlab may be a huge page: what of huge ones is unused stays within 5 % of the
+ * rest. */
+bool hak_superslab_may_be_huge(void);
+
+/* It is huge from now on, or no more; the caller tells the kernel, without the lock. Says what it was. */
+bool hak_superslab_set_huge(struct superslab *superslab, bool is_huge);
 
 /* FREE -> WHOLE and back; FREE -> NONE (still mapped) and NONE -> FREE when the system refused to take it. */
 void hak_superslab_free_to_whole(struct superslab *superslab);

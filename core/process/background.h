@@ -1,0 +1,17 @@
+/*
+ * background.h - the helper thread of HAKMEM_BACKGROUND=1: lets raised floors fall and gives back what is
+ * beyond them in time, also while the program does nothing.
+ */
+#ifndef HAK_PROCESS_BACKGROUND_H
+#define HAK_PROCESS_BACKGROUND_H
+
+#include "base/compiler.h"
+
+/*
+ * Starts the thread: once, from the constructor, since a thread cannot be started from free(), which the C
+ * library calls while it holds locks of its own. It has every signal blocked and the name "hakmem". The child
+ * of a fork has none. Without memory for a thread nothing happens: the program's own operations do its work.
+ */
+HAK_COLD void hak_background_start(void);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * background_test.c - the helper thread of HAKMEM_BACKGROUND=1: there with the option alone, out of the
+ * program's way, and it gives back in an idle process what a raised floor keeps otherwise.
+ *
+ * suite: limit 120 s
+ */
+#include "memory/rss_kit.h"
+#include "support/child.h"
+#include "support/target.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#define CYCLE_BLOCKS 65536u /* of 500 bytes: 32 MiB */
+#define CYCLES       12u
+#define IDLE_BYTES   (8 * MIB)
+#define RAISED_BYTES (16 * MIB)
+#define WITHIN_MS    20000u
+#define UNASKED_MS   3000u
+
+/* SIGKILL and SIGSTOP cannot be blocked; 32 and 33 are the C library's own. */
+#define BLOCKED_SIGNALS (~(UINT64_C(1) << 8 | UINT64_C(1) << 18 | UINT64_C(3) << 31))
+
+/* ---- what the children do ---- */
+
+/* The other threads of this process; the id of the last one in *id. */
+static unsigned other_threads(int *id) {
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *entry = readdir(tasks); entry != NULL; entry = readdir(tasks)) {
+        int task = atoi(entry->d_name);
+        if (task != 0 && task != (int)getpid()) {
+            count++;
+            *id = task;
+        }
+    }
+    closedir(tasks);
+    return count;
+}
+
+static int print_threads(void) {
+    int id = 0;
+    unsigned count = other_threads(&id);
+    printf("%u", count);
+    if (count != 0) {
+        char path[64], name[32] = "", line[256];
+        unsigned long long blocked = 0;
+        snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
+        FILE *status = fopen(path, "r");
+        CHECK(status != NULL);
+        while (fgets(line, sizeof line, status) != NULL) {
+            (void)sscanf(line, "Name: %31s", name);
+            (void)sscanf(line, "SigBlk: %llx", &blocked);
+        }
+        fclose(status);
+        printf(" %s %d", name, (blocked & BLOCKED_SIGNALS) == BLOCKED_SIGNALS);
+    }
+    printf("\n");
+    return 0;
+}
+
+static int print_threads_of_child(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        free(launder(malloc(100)));
+        check_heap();
+        (void)print_threads();
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    return 0;
+}
+
+/* Raises the floor by ping-pong, then sleeps; prints the resident size before and after. */
+static int rest_after_cycles(unsigned within_ms) {
+    void **blocks = map_own(CYCLE_BLOCKS * sizeof *blocks);
+    for (unsigned i = 0; i < CYCLES; i++) {
+        fill_blocks(blocks, CYCLE_BLOCKS, 500);
+        (void)free_blocks(blocks, CYCLE_BLOCKS, 0);
+    }
+    (void)munmap(blocks, CYCLE_BLOCKS * sizeof *blocks);
+    size_t raised_bytes = rss_bytes();
+    uint64_t start_ms = clock_now_ms();
+    while (rss_bytes() > IDLE_BYTES && clock_now_ms() - start_ms < within_ms) {
+        usleep(50000);
+    }
+    printf("%zu %zu\n", raised_bytes, rss_bytes());
+    return 0;
+}
+
+static int run_mode(const char *mode) {
+    switch (mode[0]) {
+    case 't':
+        return print_threads();
+    case 'f':
+        return print_threads_of_child();
+    case 'h':
+        return rest_after_cycles(WITHIN_MS);
+    default:
+        return rest_after_cycles(UNASKED_MS);
+    }
+}
+
+/* ---- the suite ---- */
+
+static struct child child;
+
+static const char *output_of(const char *mode, const char *option) {
+    child = (struct child){.program = own_path(), .arguments = {mode}, .environment = {option, NULL}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err, "");
+    return child.out;
+}
+
+static void there_is_no_thread_by_default(void **state) {
+    (void)state;
+    assert_string_equal(output_of("threads", NULL), "0\n");
+}
+
+static void the_thread_has_a_name_and_takes_no_signal(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_string_equal(output_of("threads", "HAKMEM_BACKGROUND=1"), "1 hakmem 1\n");
+}
+
+static void the_child_of_a_fork_has_none(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_string_equal(output_of("fork", "HAKMEM_BACKGROUND=1"), "0\n");
+}
+
+static void it_lets_the_raised_floor_of_an_idle_process_fall(void **state) {
+    (void)state;
+    size_t raised_bytes, left_bytes;
+    REQUIRE_HAK();
+    assert_int_equal(
+        sscanf(output_of("helped", "HAKMEM_BACKGROUND=1"), "%zu %zu", &raised_bytes, &left_bytes), 2);
+    print_message("raised: %zu KiB, then %zu KiB\n", raised_bytes / KIB, left_bytes / KIB);
+    assert_true(raised_bytes > RAISED_BYTES);
+    assert_true(left_bytes <= IDLE_BYTES);
+}
+
+/* Which is what the thread is for; and at most HAKMEM_RETAIN_MB stay. */
+static void without_it_a_proved_heap_keeps_what_it_needed(void **state) {
+    (void)state;
+    size_t raised_bytes, left_bytes;
+    REQUIRE_HAK();
+    assert_int_equal(sscanf(output_of("unasked", NULL), "%zu %zu", &raised_bytes, &left_bytes), 2);
+    assert_true(left_bytes > RAISED_BYTES);
+    assert_true(left_bytes < 64 * MIB + IDLE_BYTES);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(there_is_no_thread_by_default),
+        cmocka_unit_test(the_thread_has_a_name_and_takes_no_signal),
+        cmocka_unit_test(the_child_of_a_fork_has_none),
+        cmocka_unit_test(it_lets_the_raised_floor_of_an_idle_process_fall),
+        cmocka_unit_test(without_it_a_proved_heap_keeps_what_it_needed),
+    };
+    if (argc > 1) {
+        return run_mode(argv[1]);
+    }
+    return cmocka_run_group_tests_name("background", tests, NULL, heap_is_sound);
+}

@@ -1,0 +1,146 @@
+/*
+ * reclaim_test.c - before an allocation fails, everything that is kept goes back, and it is tried once more.
+ *
+ * suite: limit 60 s
+ * Children keep free memory of each kind, then may not have more address space (RLIMIT_AS), then ask for what
+ * only fits in place of what they keep.
+ */
+#include "memory/rss_kit.h"
+#include "support/child.h"
+#include "support/target.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#define KEPT_BYTES  ((size_t)64 * MIB)
+#define ROOM_BYTES  MIB
+#define ASKED_BYTES ((size_t)48 * MIB)
+
+static size_t address_space_bytes(void) {
+    return proc_bytes("/proc/self/status", "VmSize:");
+}
+
+static void allow_no_more(void) {
+    struct rlimit limit = {.rlim_cur = address_space_bytes() + ROOM_BYTES, .rlim_max = RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+/* Fills and frees so much in blocks of one size; all of it is kept, since the floor is that high. */
+static void keep(size_t block_bytes) {
+    size_t count = KEPT_BYTES / block_bytes;
+    void **blocks = map_own(count * sizeof *blocks);
+    fill_blocks(blocks, count, block_bytes);
+    (void)free_blocks(blocks, count, 0);
+    (void)munmap(blocks, count * sizeof *blocks);
+}
+
+static pthread_barrier_t kept, over;
+
+static void *keep_and_sleep(void *block_bytes) {
+    keep((size_t)(uintptr_t)block_bytes);
+    pthread_barrier_wait(&kept);
+    pthread_barrier_wait(&over);
+    return NULL;
+}
+
+/* One block, or blocks of a size, in as much memory as was kept. */
+static bool can_have(size_t block_bytes) {
+    size_t count = ASKED_BYTES / block_bytes;
+    void *previous = NULL;
+    for (size_t i = 0; i < count; i++) {
+        void **block = malloc(block_bytes);
+        if (block == NULL) {
+            return false;
+        }
+        *block = previous;
+        previous = block;
+    }
+    return true;
+}
+
+struct request {
+    size_t kept_block_bytes, asked_block_bytes;
+    bool is_kept_by_other;
+};
+
+static int ask(void *context) {
+    const struct request *request = context;
+    pthread_t thread;
+    CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
+    pthread_barrier_init(&kept, NULL, 2);
+    pthread_barrier_init(&over, NULL, 2);
+    if (request->is_kept_by_other) {
+        CHECK(pthread_create(&thread, NULL, keep_and_sleep, (void *)(uintptr_t)request->kept_block_bytes) ==
+              0);
+        pthread_barrier_wait(&kept);
+    } else {
+        keep(request->kept_block_bytes);
+    }
+    CHECK(address_space_bytes() >= KEPT_BYTES);
+    allow_no_more();
+    CHECK(can_have(request->asked_block_bytes));
+    CHECK(launder(malloc(2 * KEPT_BYTES)) == NULL && errno == ENOMEM); /* the limit is there */
+    check_heap();
+    return 0;
+}
+
+static void is_given(size_t kept_block_bytes, size_t asked_block_bytes, bool is_kept_by_other) {
+    static struct child child;
+    static struct request request;
+    REQUIRE_HAK();
+    request = (struct request){kept_block_bytes, asked_block_bytes, is_kept_by_other};
+    child = (struct child){.function = ask, .context = &request};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
+static void slabs_give_way_to_a_large_block(void **state) {
+    (void)state;
+    is_given(500, ASKED_BYTES, false);
+}
+
+static void slabs_give_way_to_page_runs(void **state) {
+    (void)state;
+    is_given(500, 100 * KIB, false);
+}
+
+static void page_runs_give_way_to_small_blocks(void **state) {
+    (void)state;
+    is_given(100 * KIB, 500, false);
+}
+
+static void large_blocks_give_way_to_small_blocks(void **state) {
+    (void)state;
+    is_given(4 * MIB, 500, false);
+}
+
+static void large_blocks_give_way_to_a_larger_one(void **state) {
+    (void)state;
+    is_given(4 * MIB, ASKED_BYTES, false);
+}
+
+static void what_a_sleeping_thread_freed_gives_way(void **state) {
+    (void)state;
+    is_given(500, ASKED_BYTES, true);
+}
+
+static void what_a_sleeping_thread_freed_gives_way_to_small_blocks(void **state) {
+    (void)state;
+    is_given(100 * KIB, 500, true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slabs_give_way_to_a_large_block),
+        cmocka_unit_test(slabs_give_way_to_page_runs),
+        cmocka_unit_test(page_runs_give_way_to_small_blocks),
+        cmocka_unit_test(large_blocks_give_way_to_small_blocks),
+        cmocka_unit_test(large_blocks_give_way_to_a_larger_one),
+        cmocka_unit_test(what_a_sleeping_thread_freed_gives_way),
+        cmocka_unit_test(what_a_sleeping_thread_freed_gives_way_to_small_blocks),
+    };
+    return cmocka_run_group_tests_name("reclaim", tests, NULL, heap_is_sound);
+}

@@ -1,0 +1,152 @@
+/*
+ * thp_test.c - what HAKMEM_THP lets the kernel do, by the flags of the mappings (`nh`: no huge pages, `hg`:
+ * huge pages wanted), which hold whatever the system's own setting is.
+ *
+ * suite: limit 60 s
+ */
+#include "memory/rss_kit.h"
+#include "support/child.h"
+#include "support/target.h"
+
+#include <stdio.h>
+
+#define BLOCK_BYTES 500u
+#define MANY        ((size_t)300 * MIB / 512)
+#define FEW         ((size_t)8 * MIB / 512)
+
+/* ---- what the children do ---- */
+
+/* Bytes of the mappings that hold one of the blocks and have the flag. Blocks lie in few mappings. */
+static size_t flagged_bytes(void **blocks, size_t count, const char *flag) {
+    static char line[1024];
+    uintptr_t from = 0, to = 0;
+    size_t bytes = 0;
+    bool holds_block = false;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    CHECK(smaps != NULL);
+    while (fgets(line, sizeof line, smaps) != NULL) {
+        unsigned long first, end;
+        if (sscanf(line, "%lx-%lx ", &first, &end) == 2) {
+            from = first;
+            to = end;
+            holds_block = false;
+            for (size_t i = 0; i < count && !holds_block; i++) {
+                holds_block = (uintptr_t)blocks[i] >= from && (uintptr_t)blocks[i] < to;
+            }
+        } else if (holds_block && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, flag) != NULL) {
+            bytes += to - from;
+        }
+    }
+    fclose(smaps);
+    return bytes;
+}
+
+static void **blocks;
+
+static void fill(size_t count) {
+    blocks = map_own(count * sizeof *blocks);
+    fill_blocks(blocks, count, BLOCK_BYTES);
+}
+
+static void print_flags(size_t count) {
+    printf("%zu %zu %zu\n", flagged_bytes(blocks, count, " nh"), flagged_bytes(blocks, count, " hg"),
+           rss_bytes());
+}
+
+/* Every second SuperSlab's worth of blocks goes but for a few: it is purged in part. */
+static void fill_and_thin_out(void) {
+    fill(MANY);
+    size_t kept = free_blocks(blocks, MANY, 1000);
+    print_flags(kept);
+}
+
+static int run_mode(const char *mode) {
+    if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
+        printf("the kernel has no huge pages\n");
+        return CHILD_SKIP;
+    }
+    if (strcmp(mode, "few") == 0) {
+        fill(FEW);
+        print_flags(FEW);
+    } else if (strcmp(mode, "many") == 0) {
+        fill(MANY);
+        print_flags(MANY);
+    } else {
+        fill_and_thin_out();
+    }
+    return 0;
+}
+
+/* ---- the suite ---- */
+
+struct flags {
+    size_t nohuge_bytes, huge_bytes, rss_bytes;
+};
+
+static struct flags flags_of(const char *mode, const char *option) {
+    static struct child child;
+    struct flags flags;
+    child = (struct child){.program = own_path(), .arguments = {mode}, .environment = {option, NULL}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err, "");
+    assert_int_equal(
+        sscanf(child.out, "%zu %zu %zu", &flags.nohuge_bytes, &flags.huge_bytes, &flags.rss_bytes), 3);
+    return flags;
+}
+
+static void never_means_never(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("many", "HAKMEM_THP=never");
+    assert_int_equal(flags.huge_bytes, 0);
+    assert_true(flags.nohuge_bytes >= MANY * BLOCK_BYTES);
+}
+
+static void always_means_from_the_first_on(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("few", "HAKMEM_THP=always");
+    assert_int_equal(flags.nohuge_bytes, 0);
+    assert_true(flags.huge_bytes >= FEW * BLOCK_BYTES);
+}
+
+static void a_small_heap_has_no_huge_page_by_itself(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("few", NULL);
+    assert_int_equal(flags.huge_bytes, 0);
+    assert_true(flags.nohuge_bytes >= FEW * BLOCK_BYTES);
+}
+
+static void what_auto_leaves_unused_is_bounded(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("many", NULL);
+    print_message("no huge pages: %zu MiB, huge pages: %zu MiB, resident: %zu MiB of %zu\n",
+                  flags.nohuge_bytes / MIB, flags.huge_bytes / MIB, flags.rss_bytes / MIB, MANY * 512 / MIB);
+    assert_true(flags.rss_bytes < MANY * 512 / 100 * 106 + 8 * MIB);
+    assert_true(flags.nohuge_bytes >= 16 * MIB); /* the first few */
+}
+
+static void what_is_purged_in_part_is_no_huge_page_any_more(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("thin out", "HAKMEM_THP=always");
+    assert_true(flags.nohuge_bytes > flags.huge_bytes);
+    assert_true(flags.rss_bytes < MANY * 512 / 8); /* and what was given back did not come back */
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(never_means_never),
+        cmocka_unit_test(always_means_from_the_first_on),
+        cmocka_unit_test(a_small_heap_has_no_huge_page_by_itself),
+        cmocka_unit_test(what_auto_leaves_unused_is_bounded),
+        cmocka_unit_test(what_is_purged_in_part_is_no_huge_page_any_more),
+    };
+    if (argc > 1) {
+        return run_mode(argv[1]);
+    }
+    return cmocka_run_group_tests_name("thp", tests, NULL, heap_is_sound);
+}
