@@ -262,7 +262,7 @@ void hak_superslab_split(struct superslab *s) {
         return;
     }
     hak_lock_acquire(&hak_superslab_lock);
-    bool was_huge = hak_superslab_set_huge(s, false);
+    bool was_huge = hak_superslab_clear_huge(s);
     hak_lock_release(&hak_superslab_lock);
     if (was_huge) {
         (void)hak_os_advise_huge((void *)s->base, HAK_SUPERSLAB_BYTES, false);

@@ -223,13 +223,16 @@ bool hak_superslab_may_be_huge(void) {
     return pool->huge_zero_units + HAK_UNITS_PER_SUPERSLAB <= used_units / HUGE_UNUSED_SHARE;
 }
 
-bool hak_superslab_set_huge(struct superslab *s, bool is_huge) {
+bool hak_superslab_clear_huge(struct superslab *s) {
     bool was_huge = s->is_huge;
-    if (was_huge != is_huge) {
-        size_t units = s->tier <= HAK_TIER_FREE ? hak_popcount32(s->zero_units) : 0;
-        hak_superslab_pool.huge_zero_units += is_huge ? units : -units;
-        s->is_huge = is_huge;
+    if (was_huge && s->tier <= HAK_TIER_FREE) {
+        detach(s);
+        s->is_huge = false;
+        s->zero_units = 0; /* the huge page has memory there */
+        attach(s);
+        note_sums();
     }
+    s->is_huge = false;
     return was_huge;
 }
 

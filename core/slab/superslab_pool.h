@@ -62,8 +62,9 @@ void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
  * rest. */
 bool hak_superslab_may_be_huge(void);
 
-/* It is huge from now on, or no more; the caller tells the kernel, without the lock. Says what it was. */
-bool hak_superslab_set_huge(struct superslab *superslab, bool is_huge);
+/* It is huge no more, and its free units are dirty; the caller tells the kernel, without the lock. Says what
+ * it was. */
+bool hak_superslab_clear_huge(struct superslab *superslab);
 
 /* FREE -> WHOLE and back; FREE -> NONE (still mapped) and NONE -> FREE when the system refused to take it. */
 void hak_superslab_free_to_whole(struct superslab *superslab);
