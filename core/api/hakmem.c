@@ -3,6 +3,7 @@
  */
 #include "hakmem.h"
 #include "base/bits.h"
+#include "heap/defrag.h"
 #include "heap/front.h"
 #include "heap/requests.h"
 #include "process/stats.h"
@@ -49,6 +50,10 @@ HAK_API size_t hak_good_size(size_t bytes) {
 
 HAK_API bool hak_owns(const void *pointer) {
     return hak_request_owns(pointer);
+}
+
+HAK_API HAK_COLD bool hak_defrag_hint(const void *block) {
+    return hak_defrag_helps(block);
 }
 
 HAK_API HAK_COLD bool hak_trim(size_t keep_bytes) {

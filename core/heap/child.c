@@ -52,8 +52,8 @@ void hak_child_begin(void) {
         empty_own_caches(hak_tls.heap);
     }
     hak_heap_abandon_others(hak_tls.heap);
-    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
-        hak_slab_list_forget(&hak_orphans[c]);
+    for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
+        hak_slab_list_forget(&hak_orphans[i]);
     }
     hak_atomic_store_release(&is_pending, true); /* pairs with the load in hak_child_rebuild_if_pending() */
 }

@@ -93,9 +93,15 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
     return slab;
 }
 
-/* An orphan of the class if there is one, else (if allowed) a new slab. Leased; NULL when out of memory. */
+/*
+ * An orphan of the class if there is one, else a sparse slab or (if allowed) a new one. Leased; NULL when out
+ * of memory.
+ */
 static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool is_prefill) {
     struct slab *slab = hak_slab_list_pop(&hak_orphans[class_idx]);
+    if (slab == NULL) {
+        slab = hak_slab_list_pop(hak_sparse_of(class_idx));
+    }
     if (slab != NULL) {
         hak_slab_adopt(slab, heap->id);
         HAK_COUNT(&heap->classes[class_idx].counters, pool_adoptions, 1);

@@ -23,6 +23,7 @@
 #pragma weak hak_good_size
 #pragma weak hak_owns
 #pragma weak hak_trim
+#pragma weak hak_defrag_hint
 #pragma weak hak_stats_get
 #pragma weak hak_verify
 #pragma weak hak_heap_walk

@@ -1,0 +1,155 @@
+/*
+ * threads_test.c - what threads cost in memory: while they idle, and when they have ended.
+ *
+ * suite: limit 120 s, alone
+ * Threads settle one after another, so that no figure depends on how they were interleaved.
+ */
+#include "memory/rss_kit.h"
+#include "support/target.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+#define SIZES             100u
+#define SIZE_STEP         16u
+#define STACK_BYTES       (64 * KIB)
+#define THREAD_OF_LIBC    (16 * KIB) /* touched stack and thread block, which are not hakmem's */
+#define IDLE_THREADS      200u
+#define IDLE_BYTES        (48 * KIB)
+#define MANY_THREADS      1000u
+#define MANY_BYTES        (50 * 1000 * 1000 + MANY_THREADS * THREAD_OF_LIBC)
+#define SHORT_THREADS     20000u
+#define SHORT_WARM_UP     500u
+#define SHORT_SLACK_BYTES (256 * KIB) /* the C library's own, and one slab more or less */
+
+static sem_t settled, may_end;
+static pthread_attr_t small_stack;
+
+static void touch_sizes(void) {
+    void *blocks[SIZES];
+    for (unsigned i = 0; i < SIZES; i++) {
+        blocks[i] = malloc((i + 1) * SIZE_STEP);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, (i + 1) * SIZE_STEP);
+    }
+    for (unsigned i = 0; i < SIZES; i++) {
+        free(blocks[i]);
+    }
+}
+
+static void *touch_then_idle(void *unused) {
+    touch_sizes();
+    sem_post(&settled);
+    sem_wait(&may_end);
+    return unused;
+}
+
+static void *touch_then_end(void *unused) {
+    touch_sizes();
+    return unused;
+}
+
+/* What `count` idle threads add to the resident size. */
+static size_t bytes_of_idle_threads(unsigned count) {
+    static pthread_t threads[MANY_THREADS];
+    touch_sizes();
+    size_t before = rss_bytes();
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(pthread_create(&threads[i], &small_stack, touch_then_idle, NULL) == 0);
+        sem_wait(&settled);
+    }
+    size_t after = rss_bytes();
+    for (unsigned i = 0; i < count; i++) {
+        sem_post(&may_end);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    return after - before;
+}
+
+static void an_idle_thread_keeps_little(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    size_t bytes = bytes_of_idle_threads(IDLE_THREADS) / IDLE_THREADS;
+    print_message("a thread that touched %u sizes: %zu KiB\n", SIZES, bytes / KIB);
+    assert_true(bytes <= IDLE_BYTES + THREAD_OF_LIBC);
+}
+
+static void a_thousand_idle_threads_stay_below_50_mb(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    size_t bytes = bytes_of_idle_threads(MANY_THREADS);
+    print_message("%u idle threads: %zu KiB\n", MANY_THREADS, bytes / KIB);
+    assert_true(bytes <= MANY_BYTES);
+}
+
+/* Threads that ended leave nothing behind: neither blocks nor records nor heaps. */
+static void ended_threads_leave_nothing(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    size_t before = 0;
+    for (unsigned i = 0; i < SHORT_THREADS; i++) {
+        pthread_t thread;
+        if (i == SHORT_WARM_UP) {
+            before = rss_bytes();
+        }
+        CHECK(pthread_create(&thread, &small_stack, touch_then_end, NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    size_t after = rss_bytes();
+    print_message("after %u threads %zu KiB, after %u %zu KiB\n", SHORT_WARM_UP, before / KIB, SHORT_THREADS,
+                  after / KIB);
+    assert_true(after <= before + SHORT_SLACK_BYTES);
+}
+
+/*
+ * A thread that sleeps with full caches keeps them: another thread that allocates and frees the same sizes,
+ * and asks for everything back that can be had, neither takes nor returns its blocks.
+ */
+static void *fill_caches_then_idle(void *count) {
+    enum { ROUNDS = 200 };
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        touch_sizes();
+    }
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    *(size_t *)count = stats.cached_bytes;
+    sem_post(&settled);
+    sem_wait(&may_end);
+    return NULL;
+}
+
+static void nobody_touches_the_cache_of_another_thread(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    pthread_t thread;
+    size_t cached_bytes = 0;
+    (void)malloc_trim(0); /* empties the caches of this thread alone */
+    assert_int_equal(pthread_create(&thread, &small_stack, fill_caches_then_idle, &cached_bytes), 0);
+    sem_wait(&settled);
+    touch_sizes();
+    (void)malloc_trim(0);
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    assert_int_equal(hak_stats_get(&stats), 0);
+    print_message("cached before and after: %zu and %zu bytes\n", cached_bytes, stats.cached_bytes);
+    assert_true(cached_bytes > 0);
+    assert_int_equal(stats.cached_bytes, cached_bytes);
+    sem_post(&may_end);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_idle_thread_keeps_little),
+        cmocka_unit_test(a_thousand_idle_threads_stay_below_50_mb),
+        cmocka_unit_test(ended_threads_leave_nothing),
+        cmocka_unit_test(nobody_touches_the_cache_of_another_thread),
+    };
+    sem_init(&settled, 0, 0);
+    sem_init(&may_end, 0, 0);
+    pthread_attr_init(&small_stack);
+    pthread_attr_setstacksize(&small_stack, STACK_BYTES);
+    return cmocka_run_group_tests_name("threads", tests, NULL, heap_is_sound);
+}
