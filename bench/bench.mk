@@ -24,8 +24,8 @@ BENCH_REAL_PACKAGES := gcc g++ python3 perl lua5.4 nodejs jq sqlite3 redis-serve
 BENCH_INSTR_SAVED := bench/instr-baseline.json
 BENCH_RUN := CC="$(CC)" $(BENCH_PYTHON)
 
-.PHONY: bench bench-quick bench-full bench-real bench-scale bench-instr bench-deps bench-deps-real bench-programs \
-        bench-test bench-clean $(BENCH_LINKED)
+.PHONY: bench bench-quick bench-full bench-real bench-scale bench-instr bench-memory bench-deps bench-deps-real \
+        bench-programs bench-test bench-clean $(BENCH_LINKED)
 
 bench: bench-programs libhakmem.so ## compares the allocators on all programs (under 10 minutes)
 	$(BENCH_RUN) bench/compare --set bench
@@ -44,6 +44,9 @@ bench-scale: bench-programs libhakmem.so ## speed over 1..N threads
 
 bench-instr: bench-programs libhakmem.so ## instructions of malloc and free, counted by callgrind
 	$(BENCH_RUN) bench/instr $(if $(wildcard $(BENCH_INSTR_SAVED)),--check $(BENCH_INSTR_SAVED))
+
+bench-memory: bench-programs $(BENCH_BUILD)/waste.so libhakmem.so ## where the memory is: the table of bench/MEMORY.md
+	$(BENCH_RUN) bench/memory
 
 bench-deps: ## installs the other allocators and valgrind (Debian)
 	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install -y $(BENCH_DEBIAN_PACKAGES)
@@ -88,6 +91,11 @@ $(BENCH_BUILD)/launch: bench/tools/launch.c bench/bench.mk
 	$(Q)$(CC) $(BENCH_CFLAGS) -static -o $@ $<
 
 $(BENCH_BUILD)/witness.so: bench/tools/witness.c bench/lib/provider.h bench/bench.mk
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BENCH_CFLAGS) -shared -fPIC -o $@ $< -ldl
+
+$(BENCH_BUILD)/waste.so: bench/tools/waste.c include/hakmem.h bench/bench.mk
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BENCH_CFLAGS) -shared -fPIC -o $@ $< -ldl

@@ -179,6 +179,10 @@ def _memory() -> List[Row]:
     of_child = (Line("child_rss", "RSS", "MiB"), Line("child_vsz", "VSZ", "MiB"))
     return [
         Row("fragment", "fragment", 1000000, 40000, is_grown=False, lines=TIME + (per_live,)),
+        *(
+            Row(f"survivors {mode}", "survivors", 1, 65536, mode=mode, lines=(per_live,), **_NO_TIME)
+            for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads")
+        ),
         replace(idle, seconds=2, sets="qb", lines=(freed, after_2s)),
         replace(idle, seconds=14, sets="f", lines=(freed, after_2s, after_14s)),
         Row("idle_threads", "idle_threads", 1, 64, lines=(per_thread,), sets="qbf", **_NO_TIME),

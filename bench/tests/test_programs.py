@@ -29,6 +29,10 @@ VARIANTS = {
     "calloc_large": [[]],
     "large": [["--mode=mid"]],
     "fragment": [[]],
+    "survivors": [
+        [f"--mode={mode}"]
+        for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads")
+    ],
     "idle_return": [["--seconds=0"]],
     "idle_threads": [[]],
     "startup": [[]],
@@ -45,6 +49,7 @@ FEW = {
     "large --mode=mid": ["50", "8", "7"],
     "calloc_large": ["50", "4", "7"],
     "idle_threads": ["2", "8", "7"],
+    "survivors": ["1", "4096", "7"],
     "false_sharing": ["200", "33", "7"],
 }
 
