@@ -1,6 +1,6 @@
 /*
  * handover_test.c - producers and consumers: what one thread allocates and another frees costs no more than
- * what is live, 4 MB, and 2 MB for each further producer (slabs of each class), however long it goes on and
+ * what is live, 4 MB, and 4 MB for each further producer (slabs of each class), however long it goes on and
  * whoever is quick.
  *
  * suite: limit 170 s, alone
@@ -17,8 +17,8 @@
 
 #define MB           ((size_t)1000 * 1000)
 #define EXTRA_BYTES  (4 * MB)
-#define PER_PRODUCER (2 * MB) /* beyond the first: 17 classes of slabs, and what is cached of them */
-#define DRIFT_BYTES  (1 * MB) /* slack: caches and slabs that happen to be in hand */
+#define PER_PRODUCER (4 * MB) /* beyond the first: 17 classes of slabs, and what is cached of them */
+#define DRIFT_BYTES  (2 * MB) /* slack: caches and slabs that happen to be in hand */
 #define STACK_BYTES  (256 * KIB)
 #define THREAD_BYTES (128 * KIB) /* stack, thread-local data of this test, and what the C library has */
 #define QUEUE_SLOTS  4096u
