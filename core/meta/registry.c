@@ -94,10 +94,10 @@ static int prepare_leaf(_Atomic uintptr_t *entry) {
     hak_lock_acquire(&hak_registry_lock);
     bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
     if (is_first) {
-        /* relaxed: a fresh leaf holds zeros whoever looks; words in it are ordered by how blocks travel, see
-         * hak_registry_word() */
-        hak_atomic_store_relaxed(entry, offset);
+        /* Before the entry: whoever sees that and stores words here looks them up by way of the home. */
         enter_home((uintptr_t)(entry - hak_registry.top), leaf);
+        /* release: pairs with the acquire in hak_registry_prepare() */
+        hak_atomic_store_release(entry, offset);
     }
     hak_lock_release(&hak_registry_lock);
     if (!is_first) {
@@ -115,7 +115,8 @@ int hak_registry_prepare(const void *address, size_t bytes) {
     uintptr_t last = ((uintptr_t)address + bytes - 1) >> HAK_LEAF_SHIFT;
     for (uintptr_t i = (uintptr_t)address >> HAK_LEAF_SHIFT; i <= last; i++) {
         _Atomic uintptr_t *entry = &hak_registry.top[i];
-        if (hak_atomic_load_relaxed(entry) == 0) { /* relaxed: prepare_leaf() looks again under the lock */
+        /* acquire: pairs with the release in prepare_leaf() */
+        if (hak_atomic_load_acquire(entry) == 0) {
             int error = prepare_leaf(entry);
             if (error != 0) {
                 return error;
