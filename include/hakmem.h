@@ -136,7 +136,8 @@ int hak_stats_get(struct hak_stats *stats);
 /*
  * Checks the invariants of the whole heap. Returns 0, or -1 with a sentence about the first one that is
  * broken in `why` (cut to why_bytes, always ended by a zero byte; NULL with 0 is allowed). Exact on a quiet
- * heap; blocks that other threads move meanwhile are not held against them.
+ * heap; what other threads move meanwhile is looked at again, for five seconds, before it is held against
+ * them, and a slab that they never let go of is left out.
  */
 int hak_verify(char *why, size_t why_bytes);
 

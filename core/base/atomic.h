@@ -27,8 +27,13 @@
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_release, memory_order_relaxed)
 #define hak_atomic_cas_relaxed(p, expected, v)                                                               \
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_relaxed, memory_order_relaxed)
+/* A weak one may fail without a cause; a loop around it reads the value found. */
+#define hak_atomic_cas_weak_acquire(p, expected, v)                                                          \
+    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acquire, memory_order_relaxed)
+#define hak_atomic_cas_weak_release(p, expected, v)                                                          \
+    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_release, memory_order_relaxed)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                          \
-    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire)
+    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_relaxed)
 /*
  * Whether an atomic byte differs from `v`, for the free gate: compared where it lies, in one instruction. gcc
  * 12 makes two of an atomic load and a compare.

@@ -55,7 +55,7 @@ void hak_child_begin(void) {
     for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
         hak_slab_list_forget(&hak_orphans[i]);
     }
-    hak_atomic_store_release(&is_pending, true); /* pairs with the load in hak_child_rebuild_if_pending() */
+    hak_atomic_store_relaxed(&is_pending, true); /* relaxed: the child has one thread */
 }
 
 /* CACHED -> FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */
@@ -130,7 +130,8 @@ static HAK_COLD void rebuild_once(void) {
 }
 
 void hak_child_rebuild_if_pending(void) {
-    /* acquire: pairs with the stores in hak_child_begin() and rebuild_once() */
+    /* acquire: pairs with the store in rebuild_once(). To be safe: whatever that changed is behind a lock or
+     * a slab's word that it released too. */
     if (HAK_UNLIKELY(hak_atomic_load_acquire(&is_pending))) {
         rebuild_once();
     }

@@ -3,7 +3,8 @@
  *
  * A slab is checked under its lease, so that only frees can happen meanwhile: a FREE byte that is stored and
  * not yet counted makes the count run below the map for a moment, and for as long as a thread is preempted
- * there. Such a slab is looked at again for a while before it is blamed.
+ * there. Such a slab is looked at again for a while before it is blamed, and so are SuperSlabs, whose units
+ * are nobody's while a thread makes a slab of them. Lists, extents and mappings are exact, under their locks.
  */
 #include "process/verify.h"
 #include "heap/heap.h"
@@ -12,6 +13,7 @@
 #include "meta/classes.h"
 #include "os/os.h"
 #include "process/walk.h"
+#include "slab/orphans.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
@@ -60,8 +62,8 @@ static const char *check_slab(const struct slab *slab) {
     uint64_t end_ms = hak_os_now_ms() + PATIENCE_MS;
     while (broken == NULL && hak_os_now_ms() <= end_ms) {
         broken = check_headers(slab, &free_blocks);
-        /* acquire: pairs with the swap in hak_slab_count_free() */
-        int counted = hak_slab_word_count(hak_atomic_load_acquire(&slab->word));
+        /* relaxed: a count whose FREE bytes are not seen yet is looked at again, until they are */
+        int counted = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word));
         if (broken != NULL || counted == (int)free_blocks) {
             return broken;
         }
@@ -103,6 +105,30 @@ static const char *check_own_caches(struct heap *heap) {
     return NULL;
 }
 
+static const char *check_lists(void) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        if (!hak_slab_list_is_sound(&hak_orphans[c])) {
+            return "orphans: a list's links or count are wrong";
+        }
+    }
+    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+        struct heap *heap = hak_heap_by_id(id);
+        if (heap != NULL && !hak_slab_list_is_sound(&heap->remote)) {
+            return "heap: the links or the count of its slabs with remote frees are wrong";
+        }
+    }
+    return NULL;
+}
+
+static const char *check_superslabs(void) {
+    const char *broken = NULL;
+    uint64_t end_ms = hak_os_now_ms() + PATIENCE_MS;
+    do {
+        (void)hak_superslab_verify(&broken);
+    } while (broken == hak_superslab_units_are_lost && hak_os_now_ms() <= end_ms);
+    return broken;
+}
+
 const char *hak_process_verify(void) {
     const char *broken = NULL;
     if (hak_walk_slabs(visit_slab, &broken) != 0) {
@@ -111,7 +137,9 @@ const char *hak_process_verify(void) {
     if (hak_tls.heap != NULL) {
         broken = check_own_caches(hak_tls.heap);
     }
-    if (broken == NULL && hak_superslab_verify(&broken)) {
+    broken = broken != NULL ? broken : check_lists();
+    broken = broken != NULL ? broken : check_superslabs();
+    if (broken == NULL) {
         (void)hak_large_verify(&broken);
     }
     return broken;

@@ -61,8 +61,8 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->purged_mask = 0;
     slab->purged_pages = 0;
     store_registry_words(slab, owner);
-    /* release: pairs with the acquire of the word in hak_slab_lease_any() and hak_slab_lease_warm() */
-    hak_atomic_store_release(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));
+    /* relaxed: leased from the start; giving the lease back publishes what stands above */
+    hak_atomic_store_relaxed(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));
     return 0;
 }
 
@@ -73,8 +73,7 @@ void hak_slab_adopt(const struct slab *slab, uint32_t owner) {
 }
 
 bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) {
-    /* acquire: pairs with the release in hak_slab_release() and hak_slab_count_free() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
         if (!hak_slab_word_is_assigned(word) || hak_slab_word_place(word) != HAK_PLACE_WARM ||
             hak_slab_word_class(word) != class_idx || hak_slab_word_owner(word) != owner) {
@@ -82,22 +81,23 @@ bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) 
         }
         /* The hint is used up either way: a holder that finds NOWHERE at its release lists the slab anew. */
         uint64_t leased = hak_slab_word_with_place(word, HAK_PLACE_NOWHERE) | HAK_LEASED;
-        /* acq_rel: pairs with the swaps in hak_slab_release() and hak_slab_count_free() */
-        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, leased)) {
+        /* acquire: pairs with the swaps in hak_slab_release(), hak_slab_release_any() and
+         * hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acquire(&slab->word, &word, leased)) {
             return !hak_slab_word_is_leased(word);
         }
     }
 }
 
 bool hak_slab_lease_any(struct slab *slab) {
-    /* acquire: pairs with the release in hak_slab_assign(), hak_slab_release() and hak_slab_count_free() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
         if (!hak_slab_word_is_assigned(word) || hak_slab_word_is_leased(word)) {
             return false;
         }
-        /* acq_rel: pairs with the swaps in hak_slab_release() and hak_slab_count_free() */
-        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, word | HAK_LEASED)) {
+        /* acquire: pairs with the swaps in hak_slab_release(), hak_slab_release_warm() and
+         * hak_slab_count_free() */
+        if (hak_atomic_cas_weak_acquire(&slab->word, &word, word | HAK_LEASED)) {
             return true;
         }
     }
@@ -105,8 +105,7 @@ bool hak_slab_lease_any(struct slab *slab) {
 
 enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
                                      uint32_t owner) {
-    /* acquire: pairs with the release in hak_slab_count_free() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
         uint64_t next = hak_slab_word_with_owner(hak_slab_word_with_place(word - taken_blocks, place), owner);
@@ -127,20 +126,21 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
 }
 
 void hak_slab_release_warm(struct slab *slab, uint32_t owner) {
-    /* acquire: pairs with the release in hak_slab_count_free() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     uint64_t next;
     do {
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
         next = hak_slab_word_with_owner(hak_slab_word_with_place(word, HAK_PLACE_WARM), owner) & ~HAK_LEASED;
-        /* acq_rel: pairs with the swaps that take the lease, and with the count in hak_slab_count_free() */
-    } while (!hak_atomic_cas_weak_acq_rel(&slab->word, &word, next));
+        /* release: pairs with the swaps that take the lease in hak_slab_lease_any() and
+         * hak_slab_count_free() */
+    } while (!hak_atomic_cas_weak_release(&slab->word, &word, next));
 }
 
 enum hak_slab_event hak_slab_release_any(struct slab *slab) {
-    /* acquire: pairs with the release in hak_slab_count_free() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
     for (;;) {
+        /* acquire: pairs with the swap in hak_slab_count_free(): what is retired here others are through with
+         */
+        uint64_t word = hak_atomic_load_acquire(&slab->word);
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
         int count = hak_slab_word_count(word);
         if (count == (int)slab->capacity_blocks) {
@@ -149,8 +149,9 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab) {
         if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
             return HAK_EVENT_LIST;
         }
-        /* acq_rel: pairs with the swaps that take the lease, and with the count in hak_slab_count_free() */
-        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, word & ~HAK_LEASED)) {
+        /* release: pairs with the swaps that take the lease in hak_slab_lease_warm() and
+         * hak_slab_count_free() */
+        if (hak_atomic_cas_weak_release(&slab->word, &word, word & ~HAK_LEASED)) {
             return HAK_EVENT_NONE;
         }
     }
@@ -203,9 +204,8 @@ void hak_slab_retire(struct slab *slab) {
     }
     store_freed_words(slab);
     _Atomic uint8_t *map = slab->map;
-    /* release: pairs with the acquire of the word in hak_slab_lease_any(), hak_slab_lease_warm(): a stale
-     * hint fails */
-    hak_atomic_store_release(&slab->word, HAK_WORD_UNASSIGNED);
+    /* relaxed: who sees it turns away; map and units travel under the locks below */
+    hak_atomic_store_relaxed(&slab->word, HAK_WORD_UNASSIGNED);
     hak_meta_free_kind(HAK_META_MAP, (char *)(void *)map - MAP_PREFIX_BYTES,
                        map_allocation_bytes(slab->capacity_blocks));
     hak_superslab_give_units(slab, is_zero);

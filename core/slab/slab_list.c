@@ -42,16 +42,18 @@ static void unlink_locked(struct slab_list *list, struct slab *slab) {
 
 /* leased -> LISTED, lease given back; RETIRE with the lease held when every block is counted free. */
 static enum hak_slab_event leased_to_listed(struct slab *slab, uint32_t owner) {
-    /* acquire: pairs with the count's release in hak_slab_count_free() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
     for (;;) {
+        /* acquire: pairs with the swap in hak_slab_count_free(): what is retired here others are through with
+         */
+        uint64_t word = hak_atomic_load_acquire(&slab->word);
         HAK_ASSERT(hak_slab_word_is_leased(word));
         if (hak_slab_word_count(word) == (int)slab->capacity_blocks) {
             return HAK_EVENT_RETIRE;
         }
         uint64_t listed = hak_slab_word_with_owner(hak_slab_word_with_place(word, HAK_PLACE_LISTED), owner);
-        /* acq_rel: pairs with the swap in listed_to_leased() and the count in hak_slab_count_free() */
-        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, listed & ~HAK_LEASED)) {
+        /* release: pairs with the swaps in hak_slab_count_free() and hak_slab_lease_any(), which take the
+         * lease without the list's lock */
+        if (hak_atomic_cas_weak_release(&slab->word, &word, listed & ~HAK_LEASED)) {
             return HAK_EVENT_NONE;
         }
     }
@@ -60,15 +62,14 @@ static enum hak_slab_event leased_to_listed(struct slab *slab, uint32_t owner) {
 /* LISTED -> leased, place NOWHERE. False while somebody else has the lease: he is about to unlink or release
  * it. */
 static bool listed_to_leased(struct slab *slab) {
-    /* acquire: pairs with the release in leased_to_listed() */
-    uint64_t word = hak_atomic_load_acquire(&slab->word);
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
         if (hak_slab_word_is_leased(word) || hak_slab_word_place(word) != HAK_PLACE_LISTED) {
             return false;
         }
         uint64_t leased = hak_slab_word_with_place(word, HAK_PLACE_NOWHERE) | HAK_LEASED;
-        /* acq_rel: pairs with the swap in leased_to_listed() and the count in hak_slab_count_free() */
-        if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, leased)) {
+        /* acquire: pairs with the swap in hak_slab_release_any(), of who leased it without the list's lock */
+        if (hak_atomic_cas_weak_acquire(&slab->word, &word, leased)) {
             return true;
         }
     }
@@ -156,4 +157,20 @@ void hak_slab_list_forget(struct slab_list *list) {
     list->head = NULL;
     hak_atomic_store_relaxed(&list->count, (size_t)0); /* relaxed: as in set_count() */
     hak_lock_release(&list->lock);
+}
+
+bool hak_slab_list_is_sound(struct slab_list *list) {
+    const struct slab *before = NULL;
+    size_t linked = 0;
+    bool is_sound = true;
+    hak_lock_acquire(&list->lock);
+    for (const struct slab *s = list->head; s != NULL && is_sound; s = s->next) {
+        /* relaxed: written under the lock */
+        is_sound = s->prev == before && hak_atomic_load_relaxed(&s->list) == list;
+        before = s;
+        linked++;
+    }
+    is_sound = is_sound && linked == hak_atomic_load_relaxed(&list->count); /* relaxed: as above */
+    hak_lock_release(&list->lock);
+    return is_sound;
 }

@@ -40,6 +40,9 @@ void hak_slab_list_close(struct slab_list *list);
 /* Empties the list without touching the slabs: for the child of a fork, alone, which lists them anew. */
 void hak_slab_list_forget(struct slab_list *list);
 
+/* Whether the links, the slabs' own notes and the count agree. Takes the lock. */
+HAK_COLD bool hak_slab_list_is_sound(struct slab_list *list);
+
 /* Whether there was a slab in it a moment ago. */
 HAK_INLINE bool hak_slab_list_looks_empty(struct slab_list *list) {
     return hak_atomic_load_relaxed(&list->count) == 0; /* relaxed: a hint; the lock decides */

@@ -352,6 +352,8 @@ void hak_superslab_rebuild(void) {
     hak_lock_release(&hak_superslab_lock);
 }
 
+const char hak_superslab_units_are_lost[] = "SuperSlab: units that nobody has";
+
 static const char *broken_invariant(struct superslab *s) {
     if ((s->zero_units & ~s->free_units) != 0) {
         return "SuperSlab: zero units that are not free";
@@ -368,22 +370,40 @@ static const char *broken_invariant(struct superslab *s) {
     if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
         return "SuperSlab: in the LRU but not empty";
     }
+    if ((s->free_units | s->purging_units | assigned_units(s)) != UINT32_MAX) {
+        return hak_superslab_units_are_lost;
+    }
     return NULL;
+}
+
+/* Adds a SuperSlab to counts that are to come out as the pool's. */
+static void add_counts(struct superslab_pool *sums, const struct superslab *s) {
+    sums->mapped_count += s->tier != HAK_TIER_NONE;
+    sums->whole_count += s->tier == HAK_TIER_WHOLE;
+    sums->empty_count += s->tier == HAK_TIER_FREE;
+    if (s->tier <= HAK_TIER_FREE) {
+        sums->free_units += hak_popcount32(s->free_units);
+        sums->dirty_units += hak_popcount32(s->free_units & ~s->zero_units);
+    }
+}
+
+static bool are_same_counts(const struct superslab_pool *sums, const struct superslab_pool *pool) {
+    return sums->mapped_count == pool->mapped_count && sums->whole_count == pool->whole_count &&
+           sums->empty_count == pool->empty_count && sums->free_units == pool->free_units &&
+           sums->dirty_units == pool->dirty_units;
 }
 
 bool hak_superslab_verify(const char **why) {
     struct superslab *s;
     const char *broken = NULL;
-    size_t free_units = 0;
+    struct superslab_pool sums = {0};
     hak_lock_acquire(&hak_superslab_lock);
     for (size_t i = 0; broken == NULL && (s = hak_superslab_at(i)) != NULL; i++) {
-        if (s->tier <= HAK_TIER_FREE) {
-            broken = broken_invariant(s);
-            free_units += hak_popcount32(s->free_units);
-        }
+        broken = s->tier <= HAK_TIER_FREE ? broken_invariant(s) : NULL;
+        add_counts(&sums, s);
     }
-    if (broken == NULL && free_units != hak_superslab_pool.free_units) {
-        broken = "shared pool: free units do not add up";
+    if (broken == NULL && !are_same_counts(&sums, &hak_superslab_pool)) {
+        broken = "shared pool: its counts are not those of its SuperSlabs";
     }
     hak_lock_release(&hak_superslab_lock);
     *why = broken;

@@ -109,7 +109,11 @@ uint64_t hak_superslab_births(void);
  */
 HAK_COLD void hak_superslab_rebuild(void);
 
-/* Checks the invariants of every SuperSlab; false with the broken one in *why. */
+/*
+ * Checks the invariants of every SuperSlab; false with the broken one in *why. Units on their way from the
+ * pool to a slab are nobody's for a moment: where other threads allocate, ask again when that is the answer.
+ */
+extern const char hak_superslab_units_are_lost[];
 HAK_COLD bool hak_superslab_verify(const char **why);
 
 extern struct hak_lock hak_superslab_lock;
