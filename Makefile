@@ -98,12 +98,15 @@ CC_tsan := $(CC)
 FLAGS_tsan := $(DEBUG_FLAGS) -fsanitize=thread
 CC_ubsan := $(CC)
 FLAGS_ubsan := $(DEBUG_FLAGS) -fsanitize=undefined -fno-sanitize-recover=all
+# For stress alone: threads give way by chance at atomic accesses (tests/yields/base/atomic.h).
+CC_yields := $(CC)
+FLAGS_yields := -Itests/yields $(DEBUG_FLAGS)
 CC_aarch64 := aarch64-linux-gnu-gcc
 FLAGS_aarch64 := $(filter-out -march=native,$(RELEASE_FLAGS)) -flto=auto
 CC_musl := musl-gcc
 # musl declares fewer of the names that glibc programs use.
 FLAGS_musl := $(RELEASE_FLAGS) -Wno-missing-prototypes -flto=auto -isystem build/musl/kernel
-FLAVOURS := release archive debug tsan ubsan aarch64 musl
+FLAVOURS := release archive debug tsan ubsan yields aarch64 musl
 
 # ---- building -----------------------------------------------------------------------------------------------
 
@@ -182,11 +185,12 @@ build/archive/libhakmem.a: $(static_objects_archive) build/archive/link build/ar
 libhakmem.a: build/archive/libhakmem.a
 	$(Q)cp $< $@
 
-$(foreach flavour,debug tsan ubsan,build/$(flavour)/libhakmem.a): build/%/libhakmem.a: build/%/link build/%/flags
+$(foreach flavour,debug tsan ubsan yields,build/$(flavour)/libhakmem.a): build/%/libhakmem.a: build/%/link build/%/flags
 	$(call merge,$*)
 build/debug/libhakmem.a: $(static_objects_debug)
 build/tsan/libhakmem.a: $(static_objects_tsan)
 build/ubsan/libhakmem.a: $(static_objects_ubsan)
+build/yields/libhakmem.a: $(static_objects_yields)
 
 # musl-gcc hides the kernel's headers together with glibc's.
 $(objects_musl): build/musl/kernel/linux
@@ -238,17 +242,18 @@ TEST_FLAGS_release := -DHAKMEM_BUILD_RELEASE=1 -DTEST_HAK_NAMES
 TEST_FLAGS_debug := -DHAKMEM_BUILD_RELEASE=0 -DTEST_HAK_NAMES
 TEST_FLAGS_tsan := $(TEST_FLAGS_debug) -fsanitize=thread
 TEST_FLAGS_ubsan := $(TEST_FLAGS_debug) -fsanitize=undefined -fno-sanitize-recover=all
+TEST_FLAGS_yields := $(TEST_FLAGS_debug)
 TEST_ARCHIVE_release := libhakmem.a
-$(foreach flavour,debug tsan ubsan,$(eval TEST_ARCHIVE_$(flavour) := build/$(flavour)/libhakmem.a))
+$(foreach flavour,debug tsan ubsan yields,$(eval TEST_ARCHIVE_$(flavour) := build/$(flavour)/libhakmem.a))
 
-TEST_FOLDERS := $(filter-out support plugins fuzz,$(patsubst tests/%/,%,$(wildcard tests/*/)))
+TEST_FOLDERS := $(filter-out support plugins fuzz model mutation yields,$(patsubst tests/%/,%,$(wildcard tests/*/)))
 PRELOADED_FOLDERS := $(filter-out unit,$(TEST_FOLDERS))
 suites_in = $(basename $(wildcard tests/$1/*_test.c tests/$1/*_test.cc))
 # $(call binaries,FLAVOUR,FOLDERS)
 binaries = $(foreach folder,$2,$(patsubst tests/%,build/tests/$1/%,$(call suites_in,$(folder))))
 TEST_BINARIES := $(call binaries,plain,$(PRELOADED_FOLDERS)) \
                  $(foreach flavour,release debug,$(call binaries,$(flavour),unit)) \
-                 $(foreach flavour,tsan ubsan,$(call binaries,$(flavour),stress))
+                 $(foreach flavour,tsan ubsan yields,$(call binaries,$(flavour),stress))
 sources_in = $(wildcard tests/$1/*.c tests/$1/*.cc)
 TEST_PROGRAMS := $(foreach folder,$(PRELOADED_FOLDERS),$(patsubst tests/%,build/tests/plain/%,\
     $(basename $(filter-out %_test.c %_test.cc,$(call sources_in,$(folder))))))
@@ -274,7 +279,7 @@ $2: build/tests/$1/%: build/tests/$1/%.o $$(support_$1) $$(TEST_ARCHIVE_$1) buil
 	    $$< $$(support_$1) $$(TEST_ARCHIVE_$1) $$(TEST_LIBS) $$(if $$(TEST_ARCHIVE_$1),$$(LDFLAGS)) -o $$@
 -include $$(wildcard build/tests/$1/*/*.d)
 endef
-$(foreach flavour,plain release debug tsan ubsan,$(eval \
+$(foreach flavour,plain release debug tsan ubsan yields,$(eval \
     $(call test_rules_of,$(flavour),$(filter build/tests/$(flavour)/%,$(TEST_BINARIES)))))
 
 # $(call plain_program,COMPILER,FLAGS)
@@ -303,8 +308,9 @@ cmocka:
 	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy libcmocka-dev pkg-config; }
 
 -include tests/fuzz/fuzz.mk
+-include tests/model/model.mk
 
-test-programs: all debug $(TEST_BINARIES) $(TEST_PROGRAMS) $(TEST_PLUGINS) $(FUZZ_REPLAYS)
+test-programs: all debug model $(TEST_BINARIES) $(TEST_PROGRAMS) $(TEST_PLUGINS) $(FUZZ_REPLAYS)
 
 test: test-programs ## builds and runs the quick tests; SUITES="unit api/errno" picks some
 	$(Q)CC='$(CC)' CXX='$(CXX)' tests/run $(SUITES)
@@ -321,7 +327,7 @@ check: all debug ## the checks of source and libraries alone
 misuse-table: libhakmem.so $(TEST_PROGRAMS) ## what hakmem, libc and the installed peers do about each heap fault
 	$(Q)tests/misuse/table
 
-C_FILES = $(wildcard core/*/*.[ch] include/*.h tests/*/*.[ch] tests/*/*.cc bench/*/*.[ch] bench/*/*.cc)
+C_FILES = $(wildcard core/*/*.[ch] include/*.h tests/*/*.[ch] tests/*/*/*.[ch] tests/*/*.cc bench/*/*.[ch] bench/*/*.cc)
 format: ## clang-format over every C file, in place
 	clang-format -i $(C_FILES)
 
@@ -335,4 +341,4 @@ clean: ## removes everything that was built
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9_-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' \
-	    $(wildcard Makefile bench/bench.mk tests/fuzz/fuzz.mk)
+	    $(wildcard Makefile bench/bench.mk tests/fuzz/fuzz.mk tests/model/model.mk)

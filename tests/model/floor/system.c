@@ -1,0 +1,154 @@
+/*
+ * system.c - the floor `os` under the model: what os_linux.c does, without a kernel.
+ *
+ * Address space comes from a pool of the calling thread's own, so that the addresses a thread gets do not
+ * depend on when it asks. What the kernel would write or take away counts as written by the caller.
+ */
+#include "base/bits.h"
+#include "floor/floor.h"
+#include "model/model.h"
+#include "os/os.h"
+#include <errno.h>
+#include <string.h>
+
+#define PAGE_BYTES ((size_t)4096)
+
+struct hak_os_counters hak_os_counters;
+
+static size_t used_bytes[MODEL_THREADS_MAX + 1];
+static uint64_t now_ms = 1000;
+uint64_t model_ms_per_look;
+unsigned model_free_looks;
+
+size_t hak_os_page_bytes(void) {
+    return PAGE_BYTES;
+}
+
+size_t hak_os_page_round(size_t bytes) {
+    return hak_round_up(bytes, PAGE_BYTES);
+}
+
+static int take(size_t bytes, size_t align, void **out) {
+    size_t pool_bytes;
+    model_no_lock_is_held();
+    char *pool = model_pool(&pool_bytes) + model_thread() * pool_bytes;
+    size_t start = hak_round_up(used_bytes[model_thread()], align);
+    if (start + bytes > pool_bytes) {
+        return ENOMEM;
+    }
+    used_bytes[model_thread()] = start + bytes;
+    *out = pool + start;
+    return 0;
+}
+
+int hak_os_map(void *hint, size_t bytes, void **out) {
+    (void)hint;
+    return take(bytes, PAGE_BYTES, out);
+}
+
+int hak_os_map_aligned(void *hint, size_t bytes, size_t align, void **out) {
+    (void)hint;
+    return take(bytes, align, out);
+}
+
+int hak_os_reserve_aligned(size_t bytes, size_t align, void **out) {
+    return take(bytes, align, out);
+}
+
+int hak_os_unmap(void *address, size_t bytes) {
+    model_no_lock_is_held();
+    model_range_written(address, bytes);
+    return 0;
+}
+
+int hak_os_allow(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return 0;
+}
+
+int hak_os_freeze(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return 0;
+}
+
+/* Zeroes nothing: the content of blocks is the scenarios' own, and they look at who wrote it. */
+int hak_os_purge(void *address, size_t bytes) {
+    model_no_lock_is_held();
+    model_range_written(address, bytes);
+    return 0;
+}
+
+int hak_os_populate(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return EINVAL;
+}
+
+int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
+    (void)address;
+    (void)old_bytes;
+    (void)target;
+    (void)new_bytes;
+    return ENOMEM;
+}
+
+int hak_os_move_pages(void *address, size_t bytes, void *target) {
+    (void)address;
+    (void)bytes;
+    (void)target;
+    return EINVAL;
+}
+
+int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes) {
+    (void)address;
+    (void)old_bytes;
+    (void)new_bytes;
+    return ENOMEM;
+}
+
+int hak_os_detach(void *address, size_t bytes, void **out) {
+    (void)address;
+    (void)bytes;
+    (void)out;
+    return EINVAL;
+}
+
+uint64_t hak_os_now_ms(void) {
+    if (model_ms_per_look != 0) {
+        now_ms += model_ms_per_look;
+        if (model_free_looks != 0) {
+            model_free_looks--;
+        } else {
+            model_wait_for_others();
+        }
+    }
+    return now_ms;
+}
+
+/* A fatal line: the library is about to end the program. */
+void hak_os_write(int fd, const char *text, size_t bytes) {
+    (void)fd;
+    model_fail("%.*s", (int)bytes - 1, text);
+}
+
+void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+    model_futex_wait(word, expected);
+}
+
+void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
+    model_futex_wake(word, count);
+}
+
+void hak_os_random(void *bytes, size_t count) {
+    memset(bytes, 1, count);
+}
+
+bool hak_os_is_secure(void) {
+    return false;
+}
+
+uint64_t hak_os_process_id(void) {
+    return 1;
+}

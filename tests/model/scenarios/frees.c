@@ -1,0 +1,165 @@
+/*
+ * frees.c - remote frees against the owner's sweep, and against each other.
+ */
+#include "heap/front.h"
+#include "heap/homeward.h"
+#include "heap/supply.h"
+#include "scenarios/kit.h"
+#include "scenarios/list.h"
+
+static struct block_ref refs[KIT_BLOCKS];
+static struct block_ref taken[2];
+static unsigned taken_count;
+
+static void attach(void) {
+    (void)hak_heap_attach();
+}
+
+static void fill_a_slab(void) {
+    kit_take(KIT_CLASS, refs, KIT_BLOCKS);
+}
+
+static void free_first(void) {
+    kit_use(&refs[0]);
+    kit_return(&refs[0], 1);
+}
+
+static void free_second(void) {
+    kit_use(&refs[1]);
+    kit_return(&refs[1], 1);
+}
+
+/* The owner's refill: what it gets is its own. */
+static void refill(void) {
+    struct heap *heap = hak_heap_attach();
+    taken_count = hak_supply_take(heap, KIT_CLASS, taken, 1);
+    MODEL_CHECK(taken_count == 1);
+    kit_use(&taken[0]);
+}
+
+const struct model_scenario model_remote_free = {
+    .name = "remote-free",
+    .claim =
+        "a block freed remotely reaches the owner's refill with all its last user wrote, or stays listed",
+    .set_up = {fill_a_slab, attach},
+    .run = {refill, free_first},
+    .check = kit_is_sound,
+};
+
+/* One more block than the slab has: it is exhausted, and nowhere until something in it is freed. */
+static void exhaust_a_slab(void) {
+    struct block_ref next;
+    fill_a_slab();
+    kit_take(KIT_CLASS, &next, 1);
+}
+
+static void free_two(void) {
+    kit_use(&refs[0]);
+    kit_return(&refs[0], 1);
+    kit_use(&refs[1]);
+    kit_return(&refs[1], 1);
+}
+
+static void drain_and_refill(void) {
+    struct heap *heap = hak_heap_attach();
+    hak_supply_drain_remote(heap);
+    refill();
+}
+
+const struct model_scenario model_remote_listing = {
+    .name = "remote-listing",
+    .claim =
+        "the first free of an exhausted slab lists it with its owner, the second finds it listed or taken",
+    .set_up = {exhaust_a_slab, attach},
+    .run = {drain_and_refill, free_two},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_remote_frees = {
+    .name = "remote-frees",
+    .claim = "two remote frees and the owner's refill: none is lost, none is handed out twice",
+    .set_up = {fill_a_slab, attach, attach},
+    .run = {refill, free_first, free_second},
+    .check = kit_is_sound,
+};
+
+/* ---- retirement ---- */
+
+/* All but two blocks are free, and the slab is a warm hint of its owner. */
+static void leave_two(void) {
+    fill_a_slab();
+    kit_return(&refs[2], KIT_BLOCKS - 2);
+}
+
+/* The stale hint, while others free the last blocks: the slab is the owner's, or gone, never both. */
+static void refill_by_hint(void) {
+    refill();
+    MODEL_CHECK(kit_slab(&taken[0])->class_idx == KIT_CLASS);
+}
+
+const struct model_scenario model_retire = {
+    .name = "retire",
+    .claim = "of the frees that complete a slab one retires it, once, unless its owner takes of it first",
+    .set_up = {leave_two, attach, attach},
+    .run = {refill_by_hint, free_first, free_second},
+    .check = kit_is_sound,
+};
+
+static struct block_ref other[1];
+
+static void free_both(void) {
+    kit_use(&refs[0]);
+    kit_use(&refs[1]);
+    kit_return(refs, 2);
+}
+
+/* The units of a slab that may just have been retired become one of another class. */
+static void take_another_class(void) {
+    kit_take(KIT_CLASS - 1, other, 1);
+    kit_use(&other[0]);
+}
+
+const struct model_scenario model_retire_reuse = {
+    .name = "retire-reuse",
+    .claim = "a hint to a slab that was retired and is another class's by now is dropped",
+    .set_up = {leave_two, attach, attach},
+    .run = {refill_by_hint, free_both, take_another_class},
+    .check = kit_is_sound,
+};
+
+/* ---- the gates ---- */
+
+static _Atomic(void *) handed_over;
+
+static void attach_and_hold_one(void) {
+    kit_take(KIT_CLASS, refs, 1);
+}
+
+static void allocate_and_hand_over(void) {
+    void *block = hak_alloc_gate(8000);
+    MODEL_CHECK(block != NULL);
+    *(unsigned *)block = 1;
+    /* release: the program's own synchronisation */
+    hak_atomic_store_release(&handed_over, block);
+    void *next = hak_alloc_gate(8000);
+    MODEL_CHECK(next != NULL);
+    ++*(unsigned *)next;
+}
+
+static void free_what_comes(void) {
+    /* acquire: the program's own synchronisation */
+    void *block = hak_atomic_load_acquire(&handed_over);
+    if (block != NULL) {
+        ++*(unsigned *)block;
+        hak_free_gate(block, "free()");
+        hak_homeward_flush(hak_tls.heap, true);
+    }
+}
+
+const struct model_scenario model_far_free = {
+    .name = "far-free",
+    .claim = "a block that another thread frees by the gate goes home in its batch, and its owner may get it",
+    .set_up = {attach_and_hold_one, attach},
+    .run = {allocate_and_hand_over, free_what_comes},
+    .check = kit_is_sound,
+};

@@ -1,0 +1,36 @@
+/*
+ * kit.h - what the scenarios share: small slabs, blocks in use, the look at the end.
+ */
+#ifndef MODEL_KIT_H
+#define MODEL_KIT_H
+
+#include "heap/heap.h"
+#include "model/model.h"
+#include "slab/blocks.h"
+
+/* The class with the fewest blocks in a slab of one unit: eight of 8 KiB. */
+#define KIT_CLASS  31u
+#define KIT_BLOCKS 8u
+
+/* The other one with eight blocks, in two units. */
+#define KIT_CLASS_WIDE 35u
+
+/* The calling thread's heap takes `count` blocks and gives them to the program. */
+void kit_take(unsigned class_idx, struct block_ref *refs, unsigned count);
+
+/* The program writes to the block: a race with whoever else believes that it has it. */
+void kit_use(const struct block_ref *ref);
+
+/* Frees blocks as a full cache or batch of the calling thread does. */
+void kit_return(const struct block_ref *refs, unsigned count);
+
+/* The slab of a block. */
+struct slab *kit_slab(const struct block_ref *ref);
+
+/* After the threads: verification finds nothing broken. */
+void kit_is_sound(void);
+
+/* How many of the blocks have that header now. */
+unsigned kit_count(const struct block_ref *refs, unsigned count, uint8_t header);
+
+#endif

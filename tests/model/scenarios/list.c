@@ -1,0 +1,21 @@
+/*
+ * list.c - the scenarios in the order in which they run.
+ */
+#include "scenarios/list.h"
+
+const struct model_scenario *const model_scenarios[] = {
+    &model_litmus_sb,       &model_litmus_mp,      &model_litmus_mp_relaxed,
+    &model_litmus_sequence, &model_litmus_22w,     &model_litmus_coherence,
+    &model_litmus_iriw,     &model_litmus_swaps,   &model_litmus_lb,
+    &model_litmus_data,     &model_lock_two,       &model_lock_three,
+    &model_remote_free,     &model_remote_listing, &model_remote_frees,
+    &model_retire,          &model_retire_reuse,   &model_far_free,
+    &model_orphan_adopt,    &model_orphan_free,    &model_thread_exit_free,
+    &model_remote_list,     &model_heap_birth,     &model_heap_table,
+    &model_orphan_complete, &model_drain_complete, &model_units,
+    &model_purge_units,     &model_purge_blocks,   &model_purge_orphan,
+    &model_purge_twice,     &model_purge_complete, &model_prefill,
+    &model_verify,          &model_registry_leaf,  &model_registry_words,
+    &model_record_table,    &model_parked_pair,    &model_parked_flush,
+    &model_parked_double,   &model_child_rebuild,  NULL,
+};

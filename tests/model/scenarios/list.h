@@ -1,0 +1,39 @@
+/*
+ * list.h - every scenario, by the file that has it. list.c puts them into the order in which they run.
+ */
+#ifndef MODEL_LIST_H
+#define MODEL_LIST_H
+
+#include "model/model.h"
+
+/* litmus.c */
+extern const struct model_scenario model_litmus_sb, model_litmus_mp, model_litmus_mp_relaxed,
+    model_litmus_sequence, model_litmus_22w, model_litmus_coherence, model_litmus_iriw, model_litmus_swaps,
+    model_litmus_lb, model_litmus_data;
+
+/* lock.c */
+extern const struct model_scenario model_lock_two, model_lock_three;
+
+/* frees.c */
+extern const struct model_scenario model_remote_free, model_remote_listing, model_remote_frees, model_retire,
+    model_retire_reuse, model_far_free;
+
+/* lists.c */
+extern const struct model_scenario model_orphan_adopt, model_orphan_free, model_thread_exit_free,
+    model_remote_list, model_heap_birth, model_heap_birth_frees, model_heap_table, model_orphan_complete,
+    model_drain_complete;
+
+/* supply.c */
+extern const struct model_scenario model_units, model_purge_units, model_purge_blocks, model_purge_orphan,
+    model_purge_twice, model_purge_complete, model_prefill, model_verify;
+
+/* registry.c */
+extern const struct model_scenario model_registry_leaf, model_registry_words, model_record_table;
+
+/* parked.c */
+extern const struct model_scenario model_parked_pair, model_parked_flush, model_parked_double;
+
+/* child.c */
+extern const struct model_scenario model_child_rebuild;
+
+#endif

@@ -1,0 +1,191 @@
+/*
+ * lists.c - orphans and adoption, a heap's slabs with remote frees, threads that end and begin.
+ */
+#include "floor/floor.h"
+#include "heap/heap.h"
+#include "heap/supply.h"
+#include "scenarios/kit.h"
+#include "scenarios/list.h"
+#include "slab/orphans.h"
+
+static struct block_ref refs[2 * KIT_BLOCKS + 1];
+static struct block_ref taken[3];
+
+static void attach(void) {
+    (void)hak_heap_attach();
+}
+
+static void take_one(struct block_ref *ref) {
+    MODEL_CHECK(hak_supply_take(hak_heap_attach(), KIT_CLASS, ref, 1) == 1);
+    kit_use(ref);
+}
+
+static void refill_first(void) {
+    take_one(&taken[0]);
+}
+
+static void refill_second(void) {
+    take_one(&taken[1]);
+}
+
+static void free_block(struct block_ref *ref) {
+    kit_use(ref);
+    kit_return(ref, 1);
+}
+
+static void free_first(void) {
+    free_block(&refs[0]);
+}
+
+static void free_second(void) {
+    free_block(&refs[1]);
+}
+
+/* A slab of which two blocks are free is an orphan. */
+static void leave_an_orphan(void) {
+    kit_take(KIT_CLASS, refs, KIT_BLOCKS);
+    kit_return(&refs[KIT_BLOCKS - 2], 2);
+    hak_supply_flush(hak_heap_attach(), KIT_CLASS);
+}
+
+static void one_block_each(void) {
+    MODEL_CHECK(taken[0].block != taken[1].block);
+    kit_is_sound();
+}
+
+const struct model_scenario model_orphan_adopt = {
+    .name = "orphan-adopt",
+    .claim = "two threads that want an orphan: one adopts it, each gets a block of its own",
+    .set_up = {leave_an_orphan, attach, attach},
+    .run = {refill_first, refill_second},
+    .check = one_block_each,
+};
+
+const struct model_scenario model_orphan_free = {
+    .name = "orphan-free",
+    .claim = "frees into an orphan while it is adopted are counted where it is then",
+    .set_up = {leave_an_orphan, attach, attach},
+    .run = {refill_first, free_first, free_second},
+    .check = kit_is_sound,
+};
+
+/* ---- a thread ends ---- */
+
+static void own_two_slabs(void) {
+    kit_take(KIT_CLASS, refs, KIT_BLOCKS + 1);
+}
+
+const struct model_scenario model_thread_exit_free = {
+    .name = "thread-exit",
+    .claim = "blocks freed while their owner ends are found by whoever comes next, in a list that is open",
+    .set_up = {own_two_slabs, attach},
+    .run = {model_thread_exit, free_first},
+    .check = kit_is_sound,
+};
+
+/* ---- the owner's list ---- */
+
+static void fill_two_slabs(void) {
+    kit_take(KIT_CLASS, refs, 2 * KIT_BLOCKS + 1); /* one more, so that both are exhausted and nowhere */
+    struct block_ref swap = refs[1];
+    refs[1] = refs[KIT_BLOCKS];
+    refs[KIT_BLOCKS] = swap;
+    MODEL_CHECK(kit_slab(&refs[0]) != kit_slab(&refs[1]));
+}
+
+static void drain(void) {
+    hak_supply_drain_remote(hak_heap_attach());
+}
+
+const struct model_scenario model_remote_list = {
+    .name = "remote-list",
+    .claim = "two slabs put into their owner's list while he takes them up: each is in it or with him",
+    .set_up = {fill_two_slabs, attach, attach},
+    .run = {drain, free_first, free_second},
+    .check = kit_is_sound,
+};
+
+/* ---- a heap is born ---- */
+
+/* The first operation of this thread: its heap gets a number, adopts the orphan, and exhausts it. */
+static void take_over(void) {
+    kit_take(KIT_CLASS, taken, 3);
+}
+
+const struct model_scenario model_heap_birth = {
+    .name = "heap-birth",
+    .claim = "who frees into a slab that a new heap just adopted finds that heap by its number",
+    .set_up = {leave_an_orphan},
+    .run = {free_first, take_over},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_heap_birth_frees = {
+    .name = "heap-birth-frees",
+    .claim = "the same with two that free",
+    .set_up = {leave_an_orphan, NULL, attach},
+    .run = {free_first, take_over, free_second},
+    .check = kit_is_sound,
+    .is_deep = true,
+};
+
+/* What reports and verification do. */
+static void walk_heaps(void) {
+    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+        const struct heap *heap = hak_heap_by_id(id);
+        MODEL_CHECK(heap == NULL || heap->id == id);
+    }
+}
+
+const struct model_scenario model_heap_table = {
+    .name = "heap-table",
+    .claim = "who finds a heap in the table finds it filled in",
+    .set_up = {attach},
+    .run = {walk_heaps, attach, attach},
+};
+
+/* ---- whoever lists a slab, or takes it up, finds all its blocks free ---- */
+
+/* Two blocks of a slab were ever handed out, one is live; this thread leases it by its hint. */
+static void carve_two(void) {
+    kit_take(KIT_CLASS, refs, 2);
+    kit_return(&refs[1], 1);
+}
+
+/* Takes another block, frees it, and gives the slab up to the orphans. */
+static void carve_on_and_orphan(void) {
+    struct heap *heap = hak_heap_attach();
+    struct block_ref more[2];
+    MODEL_CHECK(hak_supply_take(heap, KIT_CLASS, more, 2) == 2);
+    kit_return(more, 2);
+    hak_supply_flush(heap, KIT_CLASS);
+}
+
+const struct model_scenario model_orphan_complete = {
+    .name = "orphan-complete",
+    .claim = "the free that completes a slab while it becomes an orphan retires it, or who lists it does",
+    .set_up = {carve_two, attach},
+    .run = {carve_on_and_orphan, free_first},
+    .check = kit_is_sound,
+};
+
+static void exhaust_one(void) {
+    kit_take(KIT_CLASS, refs, KIT_BLOCKS + 1);
+}
+
+/* The first lists the slab with its owner, the rest completes it. */
+static void free_one_then_all(void) {
+    free_block(&refs[0]);
+    for (unsigned i = 1; i < KIT_BLOCKS; i++) {
+        kit_use(&refs[i]);
+    }
+    kit_return(&refs[1], KIT_BLOCKS - 1);
+}
+
+const struct model_scenario model_drain_complete = {
+    .name = "drain-complete",
+    .claim = "an owner that takes up a slab all of whose blocks are freed meanwhile retires it, or they do",
+    .set_up = {exhaust_one, attach},
+    .run = {drain, free_one_then_all},
+    .check = kit_is_sound,
+};

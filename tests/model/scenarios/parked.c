@@ -1,0 +1,117 @@
+/*
+ * parked.c - runs that are parked, taken from where they are parked, and flushed, with double frees between.
+ */
+#include "large/parked.h"
+#include "heap/heap.h"
+#include "large/large.h"
+#include "large/run.h"
+#include "scenarios/kit.h"
+#include "scenarios/list.h"
+
+#define RUN_BYTES ((size_t)40 * 1024)
+
+static void *first, *second;
+static unsigned freed_count;
+static _Atomic unsigned freed[3];
+
+static void attach(void) {
+    (void)hak_heap_attach();
+}
+
+static void use(void *block) {
+    ++*(unsigned *)block;
+}
+
+static void ask(void) {
+    bool is_zero;
+    first = hak_large_alloc(RUN_BYTES, HAK_ALIGN_BYTES, &is_zero);
+    MODEL_CHECK(first != NULL);
+}
+
+/* Four threads take the four shards; so threads 0 and 1 share one, in which the length is wanted. */
+static void share_a_shard(void) {
+    static void (*const asked[])(void) = {ask, ask, ask, ask};
+    static const unsigned order[] = {0, 2, 3, 4};
+    for (unsigned i = 0; i < 4; i++) {
+        model_as(order[i], asked[i]);
+    }
+    model_as(1, ask);
+    second = first;
+    model_as(0, ask);
+}
+
+static void free_first(void) {
+    use(first);
+    hak_large_free("free()", first, hak_registry_word(first));
+}
+
+static void free_second(void) {
+    use(second);
+    hak_large_free("free()", second, hak_registry_word(second));
+}
+
+static void ask_and_use(void) {
+    bool is_zero;
+    void *block = hak_large_alloc(RUN_BYTES, HAK_ALIGN_BYTES, &is_zero);
+    MODEL_CHECK(block != NULL && block != second);
+    use(block);
+}
+
+static void is_sound(void) {
+    const char *broken = NULL;
+    if (!hak_large_verify(&broken)) {
+        model_fail("verification: %s", broken);
+    }
+}
+
+const struct model_scenario model_parked_pair = {
+    .name = "parked-pair",
+    .claim = "a run parked by one thread and taken by another carries all its last user wrote",
+    .prepare = share_a_shard,
+    .set_up = {attach, attach},
+    .run = {free_first, ask_and_use},
+    .check = is_sound,
+};
+
+static void flush_and_ask(void) {
+    struct hak_run run;
+    hak_lock_acquire(&hak_large_lock);
+    hak_parked_flush();
+    hak_lock_release(&hak_large_lock);
+    MODEL_CHECK(hak_run_alloc(RUN_BYTES, HAK_ALIGN_BYTES, &run));
+    use(hak_extent_address(run.extent, run.page, 4096));
+}
+
+const struct model_scenario model_parked_flush = {
+    .name = "parked-flush",
+    .claim = "a run is taken by a request or by the flush that empties its slot, never by both",
+    .prepare = share_a_shard,
+    .set_up = {attach, attach, attach},
+    .run = {free_first, ask_and_use, flush_and_ask},
+    .check = is_sound,
+};
+
+/* What a free does before it would end the program. */
+static void free_if_live(void) {
+    struct hak_extent *extent = hak_word_address(hak_registry_word(first));
+    bool is_freed = hak_parked_put(extent, first) || hak_run_free(extent, first);
+    /* relaxed: read after the threads */
+    hak_atomic_store_relaxed(&freed[model_thread()], (unsigned)is_freed);
+}
+
+static void one_was_right(void) {
+    for (unsigned t = 0; t < 2; t++) {
+        freed_count += hak_atomic_load_relaxed(&freed[t]); /* relaxed: after the threads */
+    }
+    MODEL_CHECK(freed_count == 1);
+    is_sound();
+}
+
+const struct model_scenario model_parked_double = {
+    .name = "parked-double-free",
+    .claim = "of two frees of one run, one is right and the other is told so",
+    .prepare = share_a_shard,
+    .set_up = {attach, attach, attach},
+    .run = {free_if_live, free_if_live, free_second},
+    .check = one_was_right,
+};
