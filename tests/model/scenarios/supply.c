@@ -9,6 +9,7 @@
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
+#include "slab/thin.h"
 
 static struct block_ref refs[3 * KIT_BLOCKS];
 static struct block_ref taken[2];
@@ -89,7 +90,8 @@ static void leave_free_blocks(void) {
 static void purge_blocks(void) {
     struct slab *slab = used_slab;
     if (hak_slab_lease_any(slab)) {
-        (void)hak_blocks_purge(slab);
+        unsigned calls = 0;
+        (void)hak_thin_purge(slab, &calls);
         hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
     }
 }
@@ -155,6 +157,48 @@ const struct model_scenario model_purge_complete = {
     .set_up = {leave_free_blocks, attach, attach},
     .run = {purge_blocks_and_reuse, free_the_rest},
     .check = kit_is_sound,
+};
+
+/* ---- thin slabs ---- */
+
+/* Two blocks are live; a free that leaves one makes the slab thin, as in a heap where that matters. */
+static void leave_two_blocks(void) {
+    kit_take(KIT_CLASS, refs, KIT_BLOCKS);
+    for (unsigned i = 0; i < KIT_BLOCKS; i++) {
+        kit_use(&refs[i]);
+    }
+    kit_return(&refs[2], KIT_BLOCKS - 2);
+    hak_atomic_store_relaxed(&hak_thin_matters, true); /* relaxed: before the threads */
+}
+
+static void free_first_block(void) {
+    kit_use(&refs[0]);
+    kit_return(&refs[0], 1);
+}
+
+const struct model_scenario model_thin_refill = {
+    .name = "thin-refill",
+    .claim = "a slab that a free makes thin while its owner takes of it counts as what it is in the end",
+    .set_up = {leave_two_blocks, attach},
+    .run = {refill, free_first_block},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_thin_purge = {
+    .name = "thin-purge",
+    .claim = "a slab that a free makes thin is purged by whoever purges, or counts as dirty",
+    .set_up = {leave_two_blocks, attach},
+    .run = {purge_all, free_first_block},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_thin = {
+    .name = "thin-all",
+    .claim = "the same, all three at once",
+    .set_up = {leave_two_blocks, attach, attach},
+    .run = {refill, free_first_block, purge_all},
+    .check = kit_is_sound,
+    .is_deep = true,
 };
 
 /* ---- slabs fetched ahead of need ---- */
