@@ -130,8 +130,7 @@ static HAK_COLD void rebuild_once(void) {
 }
 
 void hak_child_rebuild_if_pending(void) {
-    /* acquire: pairs with the store in rebuild_once(). To be safe: whatever that changed is behind a lock or
-     * a slab's word that it released too. */
+    /* acquire: pairs with the store in rebuild_once() */
     if (HAK_UNLIKELY(hak_atomic_load_acquire(&is_pending))) {
         rebuild_once();
     }

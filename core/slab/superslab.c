@@ -370,10 +370,11 @@ static const char *broken_invariant(struct superslab *s) {
     if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
         return "SuperSlab: in the LRU but not empty";
     }
-    if ((s->free_units | s->purging_units | assigned_units(s)) != UINT32_MAX) {
-        return hak_superslab_units_are_lost;
-    }
     return NULL;
+}
+
+static bool has_lost_units(struct superslab *s) {
+    return (s->free_units | s->purging_units | assigned_units(s)) != UINT32_MAX;
 }
 
 /* Adds a SuperSlab to counts that are to come out as the pool's. */
@@ -397,13 +398,20 @@ bool hak_superslab_verify(const char **why) {
     struct superslab *s;
     const char *broken = NULL;
     struct superslab_pool sums = {0};
+    bool is_any_lost = false;
     hak_lock_acquire(&hak_superslab_lock);
     for (size_t i = 0; broken == NULL && (s = hak_superslab_at(i)) != NULL; i++) {
-        broken = s->tier <= HAK_TIER_FREE ? broken_invariant(s) : NULL;
+        if (s->tier <= HAK_TIER_FREE) {
+            broken = broken_invariant(s);
+            is_any_lost |= has_lost_units(s);
+        }
         add_counts(&sums, s);
     }
     if (broken == NULL && !are_same_counts(&sums, &hak_superslab_pool)) {
         broken = "shared pool: its counts are not those of its SuperSlabs";
+    }
+    if (broken == NULL && is_any_lost) {
+        broken = hak_superslab_units_are_lost;
     }
     hak_lock_release(&hak_superslab_lock);
     *why = broken;

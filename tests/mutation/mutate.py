@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Changes the library mechanically, one place at a time, and sees which test notices.
 
-usage: tests/mutation/mutate.py [--seed N] [--count N] [--next N] [--until STAGE] [--report]
+usage: tests/mutation/mutate.py [--seed N] [--count N] [--next N] [--until STAGE] [--only TEXT] [--again] [--report]
 
 A seeded sample of `count` mutants of core/ that compile, and whose machine code differs from the original's, is run
 against the suites of `make test`, those first that are quick; the first suite that fails has killed the mutant. What
@@ -303,7 +303,7 @@ def work(arguments):
             break
         text = (TREE / mutant.file).read_text(encoding="utf-8")
         key = mutant.key(text)
-        if key in state["discarded"]:
+        if key in state["discarded"] or (arguments.only and arguments.only not in key):
             continue
         known = state["mutants"].get(key)
         if known is None:
@@ -394,6 +394,7 @@ def main():
     parser.add_argument("--until", choices=[stage[0] for stage in STAGES], help="leave out the later stages")
     parser.add_argument("--again", action="store_true", help="survivors once more, from the start")
     parser.add_argument("--operator", choices=OPERATORS, help="only mutants of this operator")
+    parser.add_argument("--only", help="only mutants with this text in their line of the state")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if not arguments.report:

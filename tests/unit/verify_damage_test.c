@@ -233,7 +233,7 @@ static void damages_of_superslabs_are_found(void **state) {
         FIELD(s->purging_units, zero, "both free and being purged"),
         FIELD(s->purging_units, used, "units of a slab marked free"),
         FIELD(s->free_units, used, "units of a slab marked free"),
-        FIELD(s->free_units, dirty != 0 ? dirty & -dirty : zero, dirty != 0 ? "nobody has" : "not free"),
+        FIELD(s->free_units, dirty != 0 ? dirty & -dirty : zero, dirty != 0 ? "counts" : "not free"),
         FIELD(s->tier, s->tier ^ HAK_TIER_FREE, "in the LRU but not empty"),
         FIELD(pool->free_units, 1, "counts"),
         FIELD(pool->dirty_units, 1, "counts"),
