@@ -19,18 +19,24 @@ bool hak_is_large(const void *pointer, hak_word word) {
            (kind == HAK_KIND_LARGE_FREED && !may_be_foreign(pointer));
 }
 
-/* A pointer to no unit of ours: foreign, or inside a large block whose inner units have no words. */
-static void die_of_unknown(const char *function, const void *pointer) {
+/* Inner units of a large block have no words, or marks of what was there before. */
+static void die_if_inside_large(const char *function, const void *pointer) {
     size_t block_bytes = 0;
     if (hak_registry_covers(pointer) && hak_large_find(pointer, &block_bytes) != NULL) {
         hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, block_bytes);
     }
+}
+
+/* A pointer to no unit of ours. */
+static void die_of_unknown(const char *function, const void *pointer) {
+    die_if_inside_large(function, pointer);
     hak_fatal_pointer(function, HAK_FAULT_NOT_OURS, pointer, 0);
 }
 
 /* A pointer into a unit whose slab was retired. */
 HAK_NORETURN static void die_of_retired(const char *function, const void *pointer, hak_word word,
                                         enum hak_fault freed_fault) {
+    die_if_inside_large(function, pointer);
     uint64_t number = hak_word_number(word);
     bool is_start = hak_freed_is_block_start(number, pointer);
     hak_fatal_pointer(function, is_start ? freed_fault : HAK_FAULT_INVALID_POINTER, pointer,

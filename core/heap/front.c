@@ -293,7 +293,7 @@ void hak_free_slow(void *block, const char *function) {
     struct heap *heap = current_heap();
     hak_word word = hak_registry_word(block);
     if (hak_is_large(block, word)) {
-        if (overwrites_freed()) {
+        if (overwrites_freed() && hak_large_owns(block, word)) {
             overwrite_freed(block, hak_large_usable(function, block, word));
         }
         hak_large_free(function, block, word);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -395,6 +396,27 @@ static int perturb(void *context) {
     return 0;
 }
 
+static int free_twice(void *bytes) {
+    CHECK(mallopt(M_PERTURB, 0xA5) == 1);
+    void *block = launder(malloc((size_t)(uintptr_t)bytes));
+    free(block);
+    free(launder(block));
+    return 0;
+}
+
+static void a_double_free_is_named_while_perturbing(void **state) {
+    static const size_t sizes[] = {100, 100000, 3 * MIB};
+    (void)state;
+    REQUIRE_HAK();
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        static struct child child;
+        child = (struct child){.function = free_twice, .context = (void *)sizes[i]};
+        child_run(&child);
+        assert_int_equal(child_signal(&child), SIGABRT);
+        assert_non_null(strstr(child.err, "hakmem: free(): double free of 0x"));
+    }
+}
+
 static void perturbing_fills_new_and_freed_blocks(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -417,6 +439,7 @@ int main(void) {
         cmocka_unit_test(mallopt_accepts_arenas),
         cmocka_unit_test(mmap_threshold_is_honoured),
         cmocka_unit_test(trim_threshold_is_honoured),
+        cmocka_unit_test(a_double_free_is_named_while_perturbing),
         cmocka_unit_test(perturbing_fills_new_and_freed_blocks),
     };
     return cmocka_run_group_tests_name("info", tests, NULL, heap_is_sound);

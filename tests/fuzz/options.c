@@ -3,9 +3,9 @@
  * description.
  *
  * An input is an environment, an entry a line. An entry whose first byte is 128 or more stands for HAKMEM_
- * and the name with that number, so that the fuzzer need not guess names. Compared are every field, and the
- * beginning of every warning in its order; warnings are short lines of printable characters, and names that
- * they suggest exist.
+ * and the name with that number, so that the fuzzer need not guess names; a byte of 1 stands for many
+ * letters. Compared are every field, and the beginning of every warning in its order; warnings are short
+ * lines of printable characters, and names that they suggest exist.
  */
 #include "conf/options.h"
 #include "conf/option_rows.h"
@@ -17,6 +17,9 @@
 #include <string.h>
 
 #define ENTRIES_MAX    64u
+#define LONG_BYTE      1    /* in an input: that many letters */
+#define LONG_BYTES     340u /* three of them and three more letters are a path of the greatest length */
+#define NAMES_MAX      128u
 #define QUOTED_MAX     80u
 #define LINE_BYTES_MAX 320u
 #define SAID_BYTES_MAX (ENTRIES_MAX * LINE_BYTES_MAX + 1)
@@ -33,17 +36,32 @@ struct found {
     unsigned index;
 };
 
-/* The option of the name, or row NULL. */
-static struct found find(const char *name, size_t name_bytes) {
-    char candidate[64];
+/* Every name that there is, made once. */
+static struct {
+    char text[64];
+    size_t bytes;
+    struct found found;
+} names[NAMES_MAX];
+static unsigned name_count;
+
+static void make_names(void) {
     for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
         const struct hak_option_row *row = &hak_option_rows[i];
-        for (unsigned index = 0; index < row->count; index++) {
-            snprintf(candidate, sizeof candidate, row->kind == HAK_OPTION_LIST ? "%s%u" : "%s", row->name,
-                     index);
-            if (strlen(candidate) == name_bytes && strncmp(candidate, name, name_bytes) == 0) {
-                return (struct found){row, index};
-            }
+        for (unsigned index = 0; index < row->count; index++, name_count++) {
+            FUZZ_CHECK(name_count < NAMES_MAX);
+            snprintf(names[name_count].text, sizeof names[0].text,
+                     row->kind == HAK_OPTION_LIST ? "%s%u" : "%s", row->name, index);
+            names[name_count].bytes = strlen(names[name_count].text);
+            names[name_count].found = (struct found){row, index};
+        }
+    }
+}
+
+/* The option of the name, or row NULL. */
+static struct found find(const char *name, size_t name_bytes) {
+    for (unsigned i = 0; i < name_count; i++) {
+        if (names[i].bytes == name_bytes && memcmp(names[i].text, name, name_bytes) == 0) {
+            return names[i].found;
         }
     }
     return (struct found){NULL, 0};
@@ -199,12 +217,19 @@ static char *entry_of(const char *text, size_t bytes) {
         bytes--;
     }
     size_t prefix_bytes = strlen(prefix);
-    char *entry = malloc(prefix_bytes + bytes + 1);
+    char *entry = malloc(prefix_bytes + bytes * LONG_BYTES + 1);
     FUZZ_CHECK(entry != NULL);
     memcpy(entry, prefix, prefix_bytes);
-    memcpy(entry + prefix_bytes, text, bytes);
-    entry[prefix_bytes + bytes] = '\0';
-    return entry;
+    size_t used_bytes = prefix_bytes;
+    for (size_t i = 0; i < bytes; i++) {
+        size_t copies = text[i] == LONG_BYTE ? LONG_BYTES : 1;
+        memset(entry + used_bytes, copies == 1 ? text[i] : 'p', copies);
+        used_bytes += copies;
+    }
+    entry[used_bytes] = '\0';
+    char *cut = realloc(entry, used_bytes + 1);
+    FUZZ_CHECK(cut != NULL);
+    return cut;
 }
 
 static void set_environment(const char *text, size_t bytes) {
@@ -234,6 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     static struct hak_options defaults, read, expected;
     static bool has_defaults;
     if (!has_defaults) {
+        make_names();
         check_help();
         char *nothing = NULL;
         hak_options_parse(&hak_options, &nothing, 2); /* writes nothing: the page is read-only */

@@ -175,6 +175,8 @@ static void run_record(const uint8_t *record) {
     case 4:
         if (record[4] % 8 == 0) {
             (void)hak_trim(0);
+        } else if (record[4] % 8 == 1) {
+            (void)own_mallopt(M_PERTURB, record[5]);
         }
         break;
     default: {
@@ -203,13 +205,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         run_record(data + at);
     }
     /* A child costs as much as a hundred inputs without one. */
-    if (data[0] % 4 == 0 || fuzz_is_replay) {
+    if (data[0] % 32 == 0 || fuzz_is_replay) {
         const void *pointer = pointer_of(data + 2);
         int slot = shadow_find(pointer);
         struct verdict verdict = verdict_on(data + 2, pointer);
         pointers_give(data[1], (void *)(uintptr_t)pointer, slot >= 0 ? &shadow_blocks[slot] : NULL, &verdict);
     }
     free_all();
+    (void)own_mallopt(M_PERTURB, 0);
     if (++inputs % 16 == 0 || fuzz_is_replay) {
         check_books(CHECK_BOOKS_EXACT);
     }

@@ -288,14 +288,14 @@ static int free_it(void *block) {
     return 0;
 }
 
-static void assert_free_says(void *block, const char *fault) {
+static void assert_free_says(void *block, const char *fault, size_t block_bytes) {
     static struct child child;
     char line[200];
     child = (struct child){.function = free_it, .context = block};
     child_run(&child);
     assert_int_equal(child_signal(&child), SIGABRT);
-    snprintf(line, sizeof line, "hakmem: hak_free(): %s 0x%jx, 112-byte block\n", fault,
-             (uintmax_t)(uintptr_t)block);
+    snprintf(line, sizeof line, "hakmem: hak_free(): %s 0x%jx, %zu-byte block\n", fault,
+             (uintmax_t)(uintptr_t)block, block_bytes);
     assert_string_equal(child.err, line);
 }
 
@@ -306,12 +306,24 @@ static void free_names_a_header_that_is_no_state_of_a_block(void **state) {
     _Atomic uint8_t *header = &slab->map[block_idx_of(block, slab)];
     unsigned live = *header;
     *header = 0x77;
-    assert_free_says(block, "header damaged at");
+    assert_free_says(block, "header damaged at", 112);
     *header = HAK_HEADER_LIVE + CLASS_OF_112 - 1;
-    assert_free_says(block, "header damaged at");
+    assert_free_says(block, "header damaged at", 112);
     *header = (uint8_t)live;
     assert_true(slab->carved_blocks < slab->capacity_blocks);
-    assert_free_says((void *)(slab->base + (slab->capacity_blocks - 1u) * 112), "invalid pointer");
+    assert_free_says((void *)(slab->base + (slab->capacity_blocks - 1u) * 112), "invalid pointer", 112);
+    hak_free(block);
+}
+
+/* Where slabs were once, their marks stay in the units that are the inside of a large block now. */
+static void free_names_the_large_block_around_where_slabs_were(void **state) {
+    (void)state;
+    char *block = hak_malloc(4 * MIB);
+    char *inner = block + 3 * HAK_UNIT_BYTES;
+    hak_registry_store(inner, hak_word_for_number(HAK_KIND_SLAB_FREED, hak_freed_number(0, 112)));
+    assert_free_says(inner, "invalid pointer", hak_usable_size(block));
+    assert_free_says(inner + 16, "invalid pointer", hak_usable_size(block));
+    hak_registry_store(inner, 0);
     hak_free(block);
 }
 
@@ -326,6 +338,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_mapping_is_named),
         cmocka_unit_test(sums_that_do_not_add_up_are_named),
         cmocka_unit_test(free_names_a_header_that_is_no_state_of_a_block),
+        cmocka_unit_test(free_names_the_large_block_around_where_slabs_were),
         cmocka_unit_test(the_sentence_is_cut_to_the_room_there_is),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, heap_is_sound);
