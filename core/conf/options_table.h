@@ -63,6 +63,11 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
          "cache hits and misses and what followed them, per class, on stderr at exit")                       \
     PATH(TINY_FRONT_DUMP, tiny_front_dump,                                                                   \
          "the same as CSV into this file at exit; %p in it is the process id")                               \
+    FLAG(CHECK, check, !HAKMEM_BUILD_RELEASE,                                                                \
+         "checked mode: red zones, quarantine, call stacks; 1 in the debug flavour")                         \
+    NUMBER(CHECK_QUARANTINE_MB, check_quarantine_mb, 32, 0, 1048576, "MB",                                   \
+           "of freed blocks that checked mode keeps from use, to find writes to them")                       \
+    NUMBER(CHECK_FRAMES, check_frames, 16, 0, 32, "frames", "of a call stack that checked mode keeps")       \
     FLAG(HELP, help, false, "this table on stderr at start; the program goes on")
 
 /*

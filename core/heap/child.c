@@ -2,6 +2,7 @@
  * child.c - see child.h.
  */
 #include "heap/child.h"
+#include "heap/checked.h"
 #include "heap/heap.h"
 #include "heap/homeward.h"
 #include "heap/unified_cache.h"
@@ -52,6 +53,7 @@ void hak_child_begin(void) {
         empty_own_caches(hak_tls.heap);
     }
     hak_heap_abandon_others(hak_tls.heap);
+    hak_checked_child_begin();
     for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
         hak_slab_list_forget(&hak_orphans[i]);
     }

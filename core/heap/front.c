@@ -5,10 +5,12 @@
 #include "heap/front.h"
 #include "base/assert.h"
 #include "conf/options.h"
+#include "heap/checked.h"
 #include "heap/child.h"
 #include "heap/diagnose.h"
 #include "heap/homeward.h"
 #include "heap/reclaim.h"
+#include "heap/requests.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
 #include "large/large.h"
@@ -16,46 +18,24 @@
 #include <errno.h>
 #include <string.h>
 
-static _Atomic unsigned front_modes;
+_Atomic unsigned hak_front_modes_now;
 static _Atomic uint8_t perturb_byte;
 
 /* ---- modes ------------------------------------------------------------------------------------- */
-
-unsigned hak_front_modes(void) {
-    return hak_atomic_load_relaxed(&front_modes); /* relaxed: threads may take a mode up late */
-}
-
-/* Parks the tops, so that every operation comes to the slow path, or puts them back. */
-static void set_metered(struct heap *heap, bool is_metered) {
-    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
-        struct class_state *state = &heap->classes[c];
-        if (state->array == NULL) {
-            continue;
-        }
-        if (is_metered) {
-            state->metered_top = hak_tls.top[c];
-            hak_tls.top[c] = HAK_NO_CACHE_TOP;
-        } else {
-            hak_tls.top[c] = state->metered_top;
-            state->metered_top = NULL;
-        }
-    }
-    heap->is_metered = is_metered;
-}
 
 /* The calling thread's heap in the mode that is asked for; NULL if it cannot have one. */
 static struct heap *current_heap(void) {
     hak_child_rebuild_if_pending();
     struct heap *heap = hak_heap_attach();
     if (heap != NULL && HAK_UNLIKELY(heap->is_metered != (hak_front_modes() != 0))) {
-        set_metered(heap, !heap->is_metered);
+        hak_heap_set_metered(heap, !heap->is_metered);
     }
     return heap;
 }
 
 void hak_front_set_modes(unsigned modes, uint8_t fill) {
-    hak_atomic_store_relaxed(&perturb_byte, fill); /* relaxed: threads may take it up late */
-    hak_atomic_store_relaxed(&front_modes, modes); /* relaxed: as above */
+    hak_atomic_store_relaxed(&perturb_byte, fill);         /* relaxed: threads may take it up late */
+    hak_atomic_store_relaxed(&hak_front_modes_now, modes); /* relaxed: as above */
     (void)current_heap();
 }
 
@@ -167,16 +147,14 @@ static void *alloc_large(size_t bytes, bool is_zeroed) {
         bool is_zero;
         void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
         if (block != NULL) {
-            if (!is_zeroed) {
-                hak_front_fill_new(block, bytes);
-            }
             return block;
         }
     }
     return out_of_memory();
 }
 
-void *hak_alloc_slow(size_t bytes) {
+/* In this file twice, so that the slow path has it without a call. */
+HAK_ALWAYS_INLINE void *alloc_plain(size_t bytes) {
     if (bytes > HAK_MID_MAX_BYTES) {
         return alloc_large(bytes, false);
     }
@@ -185,12 +163,36 @@ void *hak_alloc_slow(size_t bytes) {
     if (!take(class_idx, &ref)) {
         return out_of_memory();
     }
-    hak_front_fill_new(ref.block, bytes);
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
     return ref.block;
 }
 
+HAK_COLD void *hak_alloc_plain(size_t bytes) {
+    return alloc_plain(bytes);
+}
+
+static HAK_COLD void *alloc_in_modes(size_t bytes) {
+    if (hak_is_checked()) {
+        return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
+    }
+    void *block = alloc_plain(bytes);
+    if (block != NULL) {
+        hak_front_fill_new(block, bytes);
+    }
+    return block;
+}
+
+void *hak_alloc_slow(size_t bytes) {
+    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+        return alloc_in_modes(bytes);
+    }
+    return alloc_plain(bytes);
+}
+
 void *hak_calloc_slow(size_t bytes) {
+    if (hak_is_checked()) {
+        return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, true);
+    }
     if (bytes > HAK_MID_MAX_BYTES) {
         return alloc_large(bytes, true);
     }
@@ -226,9 +228,9 @@ static void return_borrowed(struct block_ref ref, unsigned class_idx) {
     }
 }
 
-/* Whether the word is of a slab that is the calling thread's, as far as tags tell. */
-static bool is_own(hak_word word) {
-    return hak_word_has_tag_of(word, hak_tls.low);
+/* Whether the word is of a slab of this heap, as far as tags tell. */
+static bool is_own(const struct heap *heap, hak_word word) {
+    return hak_word_has_tag_of(word, hak_word_low_of_heap(heap->id));
 }
 
 static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class_idx, bool is_own_slab) {
@@ -270,7 +272,7 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
     }
     unsigned class_idx = place.row->class_idx;
     struct block_ref *top = hak_tls.top[class_idx];
-    bool is_own_slab = is_own(word);
+    bool is_own_slab = hak_word_has_tag_of(word, hak_tls.low);
     if (is_own_slab && HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
         hak_free_slow(block, function);
         return;
@@ -286,16 +288,10 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
     }
 }
 
-void hak_free_slow(void *block, const char *function) {
-    if (block == NULL) {
-        return;
-    }
+HAK_ALWAYS_INLINE void free_plain(void *block, const char *function) {
     struct heap *heap = current_heap();
     hak_word word = hak_registry_word(block);
     if (hak_is_large(block, word)) {
-        if (overwrites_freed() && hak_large_owns(block, word)) {
-            overwrite_freed(block, hak_large_usable(function, block, word));
-        }
         hak_large_free(function, block, word);
         return;
     }
@@ -305,14 +301,37 @@ void hak_free_slow(void *block, const char *function) {
         return;
     }
     unsigned class_idx = hak_word_row(word)->class_idx;
-    if (overwrites_freed()) {
-        overwrite_freed(block, hak_class_block_bytes[class_idx]);
-    }
     hak_live_to_cached(header, block, class_idx, function);
     struct block_ref ref = {.block = block, .header = header};
     if (heap != NULL) {
-        free_to_heap(heap, ref, class_idx, is_own(word));
+        free_to_heap(heap, ref, class_idx, is_own(heap, word));
     } else {
         return_borrowed(ref, class_idx);
     }
+}
+
+HAK_COLD void hak_free_plain(void *block, const char *function) {
+    free_plain(block, function);
+}
+
+static HAK_COLD void free_in_modes(void *block, const char *function) {
+    if (hak_is_checked()) {
+        hak_checked_free(block, function, HAK_NO_CLAIM);
+        return;
+    }
+    if (overwrites_freed() && hak_owns_plain(block)) {
+        overwrite_freed(block, hak_usable_plain(function, block));
+    }
+    free_plain(block, function);
+}
+
+void hak_free_slow(void *block, const char *function) {
+    if (block == NULL) {
+        return;
+    }
+    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+        free_in_modes(block, function);
+        return;
+    }
+    free_plain(block, function);
 }

@@ -25,13 +25,19 @@
  */
 #define HAK_FRONT_METERED 1u /* exact counters in any build */
 #define HAK_FRONT_PERTURB 2u /* mallopt(M_PERTURB) */
+#define HAK_FRONT_CHECKED 4u /* HAKMEM_CHECK: see heap/checked.h */
 
 /*
  * Sets the modes; a thread takes them up at its next slow operation (the calling one at once). perturb_byte
  * as in mallopt(3): new blocks are filled with its complement, freed ones with itself.
  */
 void hak_front_set_modes(unsigned modes, uint8_t perturb_byte);
-unsigned hak_front_modes(void);
+
+extern _Atomic unsigned hak_front_modes_now;
+
+HAK_INLINE unsigned hak_front_modes(void) {
+    return hak_atomic_load_relaxed(&hak_front_modes_now); /* relaxed: threads may take a mode up late */
+}
 
 /* Fills a new block that came from elsewhere than the gate as M_PERTURB asks, if it does. */
 void hak_front_fill_new(void *block, size_t bytes);
@@ -40,6 +46,17 @@ void hak_front_fill_new(void *block, size_t bytes);
  * memory. */
 void *hak_alloc_slow(size_t bytes);
 void *hak_calloc_slow(size_t bytes);
+
+/* Whether the calling process is in checked mode. */
+HAK_INLINE bool hak_is_checked(void) {
+    return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_CHECKED) != 0);
+}
+
+/* The same without regard to modes, for those who carry them out: blocks of ordinary make. */
+void *hak_alloc_plain(size_t bytes);
+void hak_free_plain(void *block, const char *function);
+size_t hak_usable_plain(const char *function, const void *block);
+bool hak_owns_plain(const void *pointer);
 
 /*
  * Frees what the hit path could not, or ends the program: `function` is the name of the C library's function

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "heap/child.h"
+#include "heap/front.h"
 #include "heap/homeward.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
@@ -221,6 +222,24 @@ void hak_heap_prewarm(struct heap *heap) {
     }
 }
 
+HAK_COLD void hak_heap_set_metered(struct heap *heap, bool is_metered) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        struct class_state *state = &heap->classes[c];
+        if (state->array == NULL) {
+            continue;
+        }
+        if (is_metered) {
+            state->metered_top = hak_tls.top[c];
+            hak_tls.top[c] = HAK_NO_CACHE_TOP;
+        } else {
+            hak_tls.top[c] = state->metered_top;
+            state->metered_top = NULL;
+        }
+    }
+    hak_tls.low = is_metered ? HAK_LOW_OF_NO_HEAP : hak_word_low_of_heap(heap->id);
+    heap->is_metered = is_metered;
+}
+
 struct heap *hak_heap_attach(void) {
     if (hak_tls.heap != NULL) {
         return hak_tls.heap;
@@ -237,6 +256,9 @@ struct heap *hak_heap_attach(void) {
     hak_tls.heap = heap;
     hak_tls.low = hak_word_low_of_heap(heap->id);
     hak_tls.state = HAK_THREAD_ATTACHED;
+    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+        hak_heap_set_metered(heap, true);
+    }
     if (has_exit_key) {
         int saved_errno = errno; /* free() may be the caller */
         (void)pthread_setspecific(exit_key, heap);

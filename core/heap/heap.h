@@ -87,6 +87,12 @@ struct heap *hak_heap_attach(void);
 /* Fills the caller's heap's caches as HAKMEM_TINY_PREWARM_ asks; what they hold already counts. */
 void hak_heap_prewarm(struct heap *heap);
 
+/*
+ * Parks the calling thread's tops, so that every allocation and free comes to the slow path, or puts them
+ * back. Its frees of whatever block then fail the gate's first compare.
+ */
+void hak_heap_set_metered(struct heap *heap, bool is_metered);
+
 /* A heap for one operation of a thread that cannot have one; NULL when out of memory. */
 struct heap *hak_heap_borrow(void);
 void hak_heap_give_back(struct heap *heap);

@@ -4,6 +4,7 @@
 #include "heap/requests.h"
 #include "base/bits.h"
 #include "conf/options.h"
+#include "heap/checked.h"
 #include "heap/diagnose.h"
 #include "heap/front.h"
 #include "heap/reclaim.h"
@@ -13,9 +14,7 @@
 
 /* ---- aligned ----------------------------------------------------------------------------------- */
 
-/* The block size of the smallest class that holds `bytes` and whose every block is aligned; 0 if there is
- * none. */
-static size_t aligned_class_bytes(size_t align, size_t bytes) {
+size_t hak_request_class_bytes(size_t align, size_t bytes) {
     if (bytes > HAK_MID_MAX_BYTES || align > HAK_MID_MAX_BYTES) {
         return 0;
     }
@@ -50,7 +49,10 @@ void *hak_request_aligned(size_t align, size_t bytes) {
     if (align <= HAK_ALIGN_BYTES) {
         return hak_alloc_gate(bytes);
     }
-    size_t class_bytes = aligned_class_bytes(align, bytes);
+    if (hak_is_checked()) {
+        return hak_checked_alloc(bytes, align, false);
+    }
+    size_t class_bytes = hak_request_class_bytes(align, bytes);
     if (class_bytes != 0) {
         return hak_alloc_gate(class_bytes);
     }
@@ -100,6 +102,9 @@ static void *realloc_large(const char *function, void *block, hak_word word, siz
 }
 
 void *hak_request_realloc(const char *function, void *block, size_t bytes) {
+    if (hak_is_checked()) {
+        return hak_checked_realloc(function, block, bytes);
+    }
     if (block == NULL) {
         return hak_alloc_gate(bytes);
     }
@@ -131,6 +136,10 @@ size_t hak_request_usable(const char *function, const void *block) {
     if (block == NULL) {
         return 0;
     }
+    return hak_is_checked() ? hak_checked_usable(function, block) : hak_usable_plain(function, block);
+}
+
+size_t hak_usable_plain(const char *function, const void *block) {
     hak_word word = hak_registry_word(block);
     if (hak_is_large(block, word)) {
         return hak_large_usable(function, block, word);
@@ -142,6 +151,10 @@ size_t hak_request_usable(const char *function, const void *block) {
 }
 
 bool hak_request_owns(const void *pointer) {
+    return hak_is_checked() ? hak_checked_owns(pointer) : hak_owns_plain(pointer);
+}
+
+bool hak_owns_plain(const void *pointer) {
     hak_word word = hak_registry_word(pointer);
     if (hak_is_large(pointer, word)) {
         return hak_large_owns(pointer, word);
@@ -154,6 +167,9 @@ bool hak_request_owns(const void *pointer) {
 }
 
 size_t hak_request_good_size(size_t bytes) {
+    if (hak_is_checked()) {
+        return bytes; /* behind it begins the red zone */
+    }
     if (bytes <= HAK_MID_MAX_BYTES) {
         return hak_class_block_bytes[hak_class_of(bytes)];
     }

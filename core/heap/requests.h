@@ -12,6 +12,10 @@
 /* A block at a multiple of `align`, a power of two; NULL with errno ENOMEM when there is no memory. */
 void *hak_request_aligned(size_t align, size_t bytes);
 
+/* The block size of the smallest class that holds `bytes` and whose every block is aligned; 0 if there is
+ * none. */
+size_t hak_request_class_bytes(size_t align, size_t bytes);
+
 /* As realloc(3) of glibc: (NULL, n) allocates, (p, 0) frees and returns NULL. NULL and ENOMEM leave the block
  * alone. */
 void *hak_request_realloc(const char *function, void *block, size_t bytes);

@@ -10,23 +10,31 @@
 
 #define LINE_BYTES_MAX 256u
 
+void (*hak_fatal_explain)(const void *pointer);
+
 /* Arrays, not pointers: these would be relocations, which every process pays for. */
 static const char fault_texts[][28] = {
     [HAK_FAULT_DOUBLE_FREE] = "double free of",          [HAK_FAULT_INVALID_POINTER] = "invalid pointer",
     [HAK_FAULT_NOT_OURS] = "pointer not from this heap", [HAK_FAULT_HEADER_DAMAGED] = "header damaged at",
-    [HAK_FAULT_USE_OF_FREED] = "use of freed block",
+    [HAK_FAULT_USE_OF_FREED] = "use of freed block",     [HAK_FAULT_OVERFLOW] = "write past the end of",
+    [HAK_FAULT_UNDERFLOW] = "write before the start of", [HAK_FAULT_WRITE_AFTER_FREE] = "write after free to",
+    [HAK_FAULT_WRONG_SIZE] = "wrong size for",           [HAK_FAULT_WRONG_ALIGNMENT] = "wrong alignment for",
 };
 
-HAK_NORETURN static void write_and_abort(struct text *line) {
+static void write_line(struct text *line) {
     /* The last character is kept for the newline, so that a cut line ends too. */
     line->capacity_bytes = LINE_BYTES_MAX;
     hak_text_char(line, '\n');
     hak_os_write(STDERR_FILENO, line->start, line->used_bytes);
+}
+
+HAK_NORETURN static void write_and_abort(struct text *line) {
+    write_line(line);
     abort();
 }
 
-HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,
-                                size_t block_bytes) {
+HAK_COLD void hak_fatal_line(const char *function, enum hak_fault fault, const void *pointer,
+                             size_t block_bytes) {
     char buffer[LINE_BYTES_MAX];
     struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
     hak_text_string(&line, "hakmem: ");
@@ -40,7 +48,16 @@ HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, cons
         hak_text_decimal(&line, block_bytes);
         hak_text_string(&line, "-byte block");
     }
-    write_and_abort(&line);
+    write_line(&line);
+}
+
+HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,
+                                size_t block_bytes) {
+    hak_fatal_line(function, fault, pointer, block_bytes);
+    if (hak_fatal_explain != NULL) {
+        hak_fatal_explain(pointer);
+    }
+    abort();
 }
 
 HAK_COLD void hak_fatal_text(const char *text) {

@@ -14,6 +14,12 @@ enum hak_fault {
     HAK_FAULT_NOT_OURS,        /* "pointer not from this heap" */
     HAK_FAULT_HEADER_DAMAGED,  /* "header damaged at" : a header value that no state has */
     HAK_FAULT_USE_OF_FREED,    /* "use of freed block" : realloc or malloc_usable_size of a free block */
+    /* Found by checked mode alone: */
+    HAK_FAULT_OVERFLOW,         /* "write past the end of" */
+    HAK_FAULT_UNDERFLOW,        /* "write before the start of" */
+    HAK_FAULT_WRITE_AFTER_FREE, /* "write after free to" */
+    HAK_FAULT_WRONG_SIZE,       /* "wrong size for" : sized delete or free_sized */
+    HAK_FAULT_WRONG_ALIGNMENT,  /* "wrong alignment for" : aligned delete or free_aligned_sized */
 };
 
 /*
@@ -22,6 +28,13 @@ enum hak_fault {
  */
 HAK_NORETURN void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,
                                     size_t block_bytes);
+
+/* The line of hak_fatal_pointer() alone, for a report that goes on. */
+void hak_fatal_line(const char *function, enum hak_fault fault, const void *pointer, size_t block_bytes);
+
+/* Called between hak_fatal_pointer()'s line and abort, with its pointer, to say more; NULL but in checked
+ * mode. Const after start. */
+extern void (*hak_fatal_explain)(const void *pointer);
 
 /* Writes `hakmem: TEXT` and aborts: for damage that is nobody's pointer. */
 HAK_NORETURN void hak_fatal_text(const char *text);

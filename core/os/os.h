@@ -42,9 +42,10 @@ int hak_os_reserve_aligned(size_t bytes, size_t align, void **out);
 /* Slow. Gives the range back: its address may be somebody else's at once. Part of a mapping is allowed. */
 int hak_os_unmap(void *address, size_t bytes);
 
-/* Slow. Access rights of a whole range: reading and writing, or reading alone. */
+/* Slow. Access rights of a whole range: reading and writing, reading alone, or none. */
 int hak_os_allow(void *address, size_t bytes);
 int hak_os_freeze(void *address, size_t bytes);
+int hak_os_forbid(void *address, size_t bytes);
 
 /*
  * Slow. Gives the memory beneath the range back; the range stays usable. After 0 the range reads as zeros;

@@ -176,6 +176,10 @@ int hak_os_freeze(void *address, size_t bytes) {
     return protect(address, bytes, PROT_READ);
 }
 
+int hak_os_forbid(void *address, size_t bytes) {
+    return protect(address, bytes, PROT_NONE);
+}
+
 static int advise(void *address, size_t bytes, int advice) {
     int saved = errno;
     return errno_result(madvise(address, bytes, advice) != 0, saved);

@@ -11,6 +11,7 @@
  * the child as it does in the parent. (With several threads the C library's own fork does not bear that.)
  */
 #include "process/fork.h"
+#include "heap/checked.h"
 #include "heap/child.h"
 #include "heap/heap.h"
 #include "large/large.h"
@@ -61,6 +62,7 @@ static void for_each_higher_lock(void (*action)(struct hak_lock *), uint32_t las
     action(&hak_meta_lock);
     action(&hak_registry_lock);
     action(&hak_chance_lock);
+    hak_checked_for_each_lock(action);
 }
 
 static bool is_only_thread(void) {

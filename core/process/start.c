@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* environ */
 #endif
 #include "conf/options.h"
+#include "heap/checked.h"
 #include "heap/front.h"
 #include "os/cgroup.h"
 #include "process/background.h"
@@ -34,14 +35,20 @@ __attribute__((constructor(101))) static void hak_process_start(void) {
         hak_background_start();
     }
     hak_report_prepare();
+    if (hak_options.check) {
+        hak_checked_start();
+    }
     if (hak_tls.heap != NULL) {
         hak_heap_prewarm(hak_tls.heap); /* another library's constructor allocated before this one */
     }
     if (needs_metering()) {
-        hak_front_set_modes(HAK_FRONT_METERED, 0);
+        hak_front_set_modes(hak_front_modes() | HAK_FRONT_METERED, 0);
     }
 }
 
 __attribute__((destructor)) static void hak_process_end(void) {
+    if (hak_options.check) {
+        hak_checked_end();
+    }
     hak_report_write();
 }

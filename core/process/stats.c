@@ -3,6 +3,8 @@
  * for it.
  */
 #include "process/stats.h"
+#include "heap/checked.h"
+#include "heap/front.h"
 #include "heap/heap.h"
 #include "large/large.h"
 #include "meta/arena.h"
@@ -51,6 +53,16 @@ static void add_large(struct hak_stats *stats) {
     stats->free_bytes += large.free_run_bytes + large.kept_bytes;
 }
 
+/* What checked mode has between guard pages is large too. */
+static void add_guarded(struct hak_stats *stats) {
+    size_t blocks, bytes;
+    hak_checked_count(&blocks, &bytes);
+    stats->large_live_bytes += bytes;
+    stats->large_live_blocks += blocks;
+    stats->live_bytes += bytes;
+    stats->live_blocks += blocks;
+}
+
 static size_t attached_heaps(void) {
     size_t count = 0;
     for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
@@ -78,6 +90,9 @@ void hak_stats_collect(struct hak_stats *stats) {
     (void)hak_walk_slabs(count_slab, stats);
     add_up_classes(stats);
     add_large(stats);
+    if (hak_is_checked()) {
+        add_guarded(stats);
+    }
     hak_superslab_count(&superslabs);
     stats->superslabs = superslabs.mapped;
     stats->superslabs_empty = superslabs.empty;

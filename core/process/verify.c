@@ -7,6 +7,8 @@
  * are nobody's while a thread makes a slab of them. Lists, extents and mappings are exact, under their locks.
  */
 #include "process/verify.h"
+#include "heap/checked.h"
+#include "heap/front.h"
 #include "heap/heap.h"
 #include "heap/unified_cache.h"
 #include "large/large.h"
@@ -141,6 +143,9 @@ const char *hak_process_verify(void) {
     broken = broken != NULL ? broken : check_superslabs();
     if (broken == NULL) {
         (void)hak_large_verify(&broken);
+    }
+    if (broken == NULL && hak_is_checked()) {
+        broken = hak_checked_verify();
     }
     return broken;
 }

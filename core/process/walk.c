@@ -2,7 +2,9 @@
  * walk.c - see walk.h.
  */
 #include "process/walk.h"
+#include "heap/checked.h"
 #include "heap/child.h"
+#include "heap/front.h"
 #include "heap/heap.h"
 #include "large/large.h"
 #include "meta/classes.h"
@@ -57,7 +59,9 @@ static int visit_live_blocks(struct slab *slab, void *context) {
     for (unsigned i = 0; i < slab->carved_blocks; i++) {
         /* relaxed: another thread's block may change state at any moment, as documented */
         if (hak_atomic_load_relaxed(&slab->map[i]) == HAK_HEADER_LIVE + slab->class_idx) {
-            int result = walk->visitor((void *)(slab->base + i * block_bytes), block_bytes, walk->context);
+            void *block = (void *)(slab->base + i * block_bytes);
+            size_t usable_bytes = hak_is_checked() ? hak_checked_bytes(block, block_bytes) : block_bytes;
+            int result = walk->visitor(block, usable_bytes, walk->context);
             if (result != 0) {
                 return result;
             }
@@ -79,6 +83,9 @@ int hak_process_walk(hak_block_visitor visitor, void *context) {
     walk.result = hak_walk_slabs(visit_live_blocks, &walk);
     if (walk.result == 0) {
         hak_large_walk(visit_large, &walk);
+    }
+    if (walk.result == 0 && hak_is_checked()) {
+        walk.result = hak_checked_walk(visitor, context);
     }
     return walk.result;
 }

@@ -1,0 +1,65 @@
+/*
+ * guarded.c - see guarded.h.
+ */
+#include "check/guarded.h"
+#include "base/bits.h"
+#include "base/config.h"
+#include "os/os.h"
+
+/* From the block's address and size; everything else follows. */
+static struct hak_guarded_range range_of(uintptr_t block, size_t bytes, unsigned align_shift) {
+    size_t page_bytes = hak_os_page_bytes();
+    size_t align = (size_t)1 << align_shift;
+    bool is_wide =
+        align > page_bytes; /* the block starts its first page, and its guard is as long as its alignment */
+    uintptr_t start = hak_round_down(block, page_bytes);
+    uintptr_t end = hak_round_up(block + bytes + (bytes == 0), page_bytes);
+    uintptr_t mapping = start - (is_wide ? align : page_bytes);
+    return (struct hak_guarded_range){
+        .mapping = (uint8_t *)mapping,
+        .start = (uint8_t *)start,
+        .end = (uint8_t *)end,
+        .mapping_bytes = end + page_bytes - mapping,
+    };
+}
+
+void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
+    size_t page_bytes = hak_os_page_bytes();
+    size_t align = (size_t)1 << align_shift;
+    bool is_wide = align > page_bytes;
+    size_t lead_bytes = is_wide ? align : page_bytes;
+    size_t mapping_bytes;
+    void *mapping;
+    if (bytes > HAK_BLOCK_BYTES_MAX - 2 * page_bytes ||
+        __builtin_add_overflow(hak_os_page_round(bytes + (bytes == 0)), lead_bytes + page_bytes,
+                               &mapping_bytes) ||
+        mapping_bytes > HAK_BLOCK_BYTES_MAX ||
+        hak_os_reserve_aligned(mapping_bytes, lead_bytes, &mapping) != 0) {
+        return NULL;
+    }
+    uintptr_t end = (uintptr_t)mapping + mapping_bytes - page_bytes;
+    uintptr_t block =
+        is_wide ? (uintptr_t)mapping + lead_bytes : hak_round_down(end - bytes - (bytes == 0), align);
+    struct hak_guarded_range range = range_of(block, bytes, align_shift);
+    if (hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0) {
+        (void)hak_os_unmap(mapping, mapping_bytes);
+        return NULL;
+    }
+    return (void *)block;
+}
+
+struct hak_guarded_range hak_guarded_range(const struct hak_record *record) {
+    return range_of(record->address, record->bytes, record->align_shift);
+}
+
+void hak_guarded_close(const struct hak_record *record) {
+    struct hak_guarded_range range = hak_guarded_range(record);
+    size_t bytes = (size_t)(range.end - range.start);
+    (void)hak_os_purge(range.start, bytes);
+    (void)hak_os_forbid(range.start, bytes);
+}
+
+void hak_guarded_unmap(const struct hak_record *record) {
+    struct hak_guarded_range range = hak_guarded_range(record);
+    (void)hak_os_unmap(range.mapping, range.mapping_bytes);
+}

@@ -1,0 +1,189 @@
+/*
+ * records.c - see records.h. Each shard is an open-addressing table that doubles when it is three quarters
+ * full; nothing is ever taken out.
+ */
+#include "check/records.h"
+#include "base/assert.h"
+#include "os/os.h"
+
+#define SHARDS          64u
+#define FIRST_ENTRIES   ((size_t)256)
+#define HASH_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
+#define HASH_SHIFT      32
+
+struct shard {
+    struct hak_lock lock;
+    struct hak_record *entries; /* under lock */
+    size_t capacity;            /* under lock: a power of two, 0 at first */
+    size_t used;                /* under lock */
+};
+
+/* All zero, so that an ordinary process has nothing of it in its file; hak_records_prepare() sets the ranks.
+ */
+HAK_TABLE static struct shard shards[SHARDS];
+
+static uint64_t hash_of(uintptr_t address) {
+    uint64_t hash = (address >> 4) * HASH_MULTIPLIER;
+    return hash ^ hash >> HASH_SHIFT;
+}
+
+static struct shard *shard_of(uintptr_t address) {
+    return &shards[hash_of(address) % SHARDS];
+}
+
+/* The entry of that address, or the unused one where it would go. The table has one. */
+static struct hak_record *slot_in(struct hak_record *entries, size_t capacity, uintptr_t address) {
+    size_t i = hash_of(address) / SHARDS & (capacity - 1);
+    while (entries[i].address != 0 && entries[i].address != address) {
+        i = (i + 1) & (capacity - 1);
+    }
+    return &entries[i];
+}
+
+static struct hak_record *find_locked(const struct shard *shard, const void *address) {
+    struct hak_record *entry =
+        shard->capacity == 0 ? NULL : slot_in(shard->entries, shard->capacity, (uintptr_t)address);
+    return entry == NULL || entry->address == 0 ? NULL : entry;
+}
+
+static bool has_room_locked(const struct shard *shard) {
+    return shard->used + 1 <= shard->capacity / 4 * 3;
+}
+
+/* Moves everything into `entries`, which has `capacity`; returns the old table. */
+static struct hak_record *replace_locked(struct shard *shard, struct hak_record *entries, size_t capacity) {
+    struct hak_record *old = shard->entries;
+    for (size_t i = 0; i < shard->capacity; i++) {
+        if (old[i].address != 0) {
+            *slot_in(entries, capacity, old[i].address) = old[i];
+        }
+    }
+    shard->entries = entries;
+    shard->capacity = capacity;
+    return old;
+}
+
+/* Doubles the table unless another thread did. No lock held. False when out of memory. */
+static bool grow(struct shard *shard, size_t seen_capacity) {
+    size_t capacity = seen_capacity == 0 ? FIRST_ENTRIES : seen_capacity * 2;
+    size_t bytes = hak_os_page_round(capacity * sizeof(struct hak_record));
+    size_t spare_bytes = bytes;
+    void *spare;
+    if (hak_os_map(NULL, bytes, &spare) != 0) {
+        return false;
+    }
+    hak_lock_acquire(&shard->lock);
+    if (shard->capacity == seen_capacity) {
+        spare = replace_locked(shard, spare, capacity);
+        spare_bytes = hak_os_page_round(seen_capacity * sizeof(struct hak_record));
+    }
+    hak_lock_release(&shard->lock);
+    if (spare != NULL) {
+        (void)hak_os_unmap(spare, spare_bytes);
+    }
+    return true;
+}
+
+bool hak_records_enter(const struct hak_record *record) {
+    struct shard *shard = shard_of(record->address);
+    for (;;) {
+        hak_lock_acquire(&shard->lock);
+        struct hak_record *entry = find_locked(shard, (const void *)record->address);
+        if (entry == NULL && has_room_locked(shard)) {
+            entry = slot_in(shard->entries, shard->capacity, record->address);
+            shard->used++;
+        }
+        if (entry != NULL) {
+            *entry = *record;
+        }
+        size_t capacity = shard->capacity;
+        hak_lock_release(&shard->lock);
+        if (entry != NULL) {
+            return true;
+        }
+        if (!grow(shard, capacity)) {
+            return false;
+        }
+    }
+}
+
+bool hak_records_get(const void *address, struct hak_record *record) {
+    struct shard *shard = shard_of((uintptr_t)address);
+    hak_lock_acquire(&shard->lock);
+    const struct hak_record *entry = find_locked(shard, address);
+    if (entry != NULL) {
+        *record = *entry;
+    }
+    hak_lock_release(&shard->lock);
+    return entry != NULL;
+}
+
+bool hak_record_live_to_freeing(const void *address, const struct hak_trace *trace, uint32_t thread,
+                                struct hak_record *record) {
+    struct shard *shard = shard_of((uintptr_t)address);
+    hak_lock_acquire(&shard->lock);
+    struct hak_record *entry = find_locked(shard, address);
+    bool is_live = entry != NULL && entry->state == HAK_RECORD_LIVE;
+    if (is_live) {
+        entry->state = HAK_RECORD_FREEING;
+        entry->freed = trace;
+        entry->freeing_thread = thread;
+    }
+    *record = entry != NULL ? *entry : (struct hak_record){.address = 0};
+    hak_lock_release(&shard->lock);
+    return is_live;
+}
+
+static void change(const void *address, enum hak_record_state from, enum hak_record_state to) {
+    struct shard *shard = shard_of((uintptr_t)address);
+    hak_lock_acquire(&shard->lock);
+    struct hak_record *entry = find_locked(shard, address);
+    HAK_ASSERT(entry != NULL && entry->state == from);
+    entry->state = (uint8_t)to;
+    hak_lock_release(&shard->lock);
+}
+
+void hak_record_freeing_to_quarantined(const void *address) {
+    change(address, HAK_RECORD_FREEING, HAK_RECORD_QUARANTINED);
+}
+
+void hak_record_quarantined_to_released(const void *address) {
+    change(address, HAK_RECORD_QUARANTINED, HAK_RECORD_RELEASED);
+}
+
+int hak_records_visit(hak_record_visitor visitor, void *context) {
+    int result = 0;
+    for (unsigned i = 0; result == 0 && i < SHARDS; i++) {
+        hak_lock_acquire(&shards[i].lock);
+        for (size_t k = 0; result == 0 && k < shards[i].capacity; k++) {
+            if (shards[i].entries[k].address != 0) {
+                result = visitor(&shards[i].entries[k], context);
+            }
+        }
+        hak_lock_release(&shards[i].lock);
+    }
+    return result;
+}
+
+void hak_records_forget(bool (*is_lost)(const void *block)) {
+    for (unsigned i = 0; i < SHARDS; i++) {
+        for (size_t k = 0; k < shards[i].capacity; k++) {
+            struct hak_record *record = &shards[i].entries[k];
+            if (record->state == HAK_RECORD_QUARANTINED && is_lost((const void *)record->address)) {
+                record->state = HAK_RECORD_RELEASED;
+            }
+        }
+    }
+}
+
+void hak_records_prepare(void) {
+    for (unsigned i = 0; i < SHARDS; i++) {
+        shards[i].lock.rank = HAK_RANK_RECORDS;
+    }
+}
+
+void hak_records_for_each_lock(void (*action)(struct hak_lock *)) {
+    for (unsigned i = 0; i < SHARDS; i++) {
+        action(&shards[i].lock);
+    }
+}

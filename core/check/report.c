@@ -1,0 +1,171 @@
+/*
+ * report.c - see report.h.
+ */
+#include "check/report.h"
+#include "base/text.h"
+#include "check/trace_text.h"
+#include "os/os.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX 256u
+
+/* ---- finding ---- */
+
+static bool is_damaged(struct hak_finding *finding, enum hak_fault fault, const uint8_t *start,
+                       const uint8_t *end, uint8_t fill) {
+    finding->fault = fault;
+    finding->damage = hak_zone_damage(start, end, fill);
+    return finding->damage.at != NULL;
+}
+
+bool hak_finding_in(const struct hak_record *record, struct hak_finding *finding) {
+    finding->record = *record;
+    if (record->state == HAK_RECORD_QUARANTINED && record->kind == HAK_RECORD_INLINE) {
+        struct hak_zones zones = hak_zones_of(record);
+        return is_damaged(finding, HAK_FAULT_WRITE_AFTER_FREE, zones.block, zones.behind, HAK_FILL_FREED);
+    }
+    if (record->state == HAK_RECORD_LIVE || record->state == HAK_RECORD_FREEING) {
+        struct hak_zones zones = hak_zones_of(record);
+        return is_damaged(finding, HAK_FAULT_OVERFLOW, zones.end, zones.behind, HAK_FILL_RED) ||
+               is_damaged(finding, HAK_FAULT_UNDERFLOW, zones.before, zones.block, HAK_FILL_RED);
+    }
+    return false; /* it cannot be touched, or is somebody else's */
+}
+
+/* A block that is being freed is its thread's to look at. */
+static int visit_for_finding(const struct hak_record *record, void *finding) {
+    return record->state != HAK_RECORD_FREEING && hak_finding_in(record, finding);
+}
+
+bool hak_finding_anywhere(struct hak_finding *finding) {
+    return hak_records_visit(visit_for_finding, finding) != 0;
+}
+
+/* ---- writing ---- */
+
+static struct text begin_line(char buffer[LINE_BYTES_MAX]) {
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    hak_text_string(&line, "  ");
+    return line;
+}
+
+static void end_line(struct text *line) {
+    line->capacity_bytes = LINE_BYTES_MAX;
+    hak_text_char(line, '\n');
+    hak_os_write(STDERR_FILENO, line->start, line->used_bytes);
+}
+
+static void write_who(const char *what, uint32_t thread, const struct hak_trace *trace) {
+    char buffer[LINE_BYTES_MAX];
+    struct text line = begin_line(buffer);
+    hak_text_string(&line, what);
+    if (thread != 0) {
+        hak_text_string(&line, " by thread ");
+        hak_text_decimal(&line, thread);
+    }
+    end_line(&line);
+    hak_trace_write(trace, STDERR_FILENO);
+}
+
+static void write_here(void) {
+    write_who("noticed here", 0, hak_trace_take());
+}
+
+static void write_owners(const struct hak_record *record) {
+    write_who("allocated", record->allocating_thread, record->allocated);
+    if (record->state != HAK_RECORD_LIVE) {
+        write_who("freed", record->freeing_thread, record->freed);
+    }
+}
+
+static void write_damage(const struct hak_finding *finding) {
+    char buffer[LINE_BYTES_MAX];
+    struct text line = begin_line(buffer);
+    uintptr_t at = (uintptr_t)finding->damage.at;
+    uintptr_t block = finding->record.address;
+    hak_text_decimal(&line, finding->damage.bytes);
+    hak_text_string(&line, finding->damage.bytes == 1 ? " byte is" : " bytes are");
+    hak_text_string(&line, " not as left, the first ");
+    if (finding->fault == HAK_FAULT_OVERFLOW) {
+        hak_text_decimal(&line, at - block - finding->record.bytes);
+        hak_text_string(&line, " bytes past the end: ");
+    } else if (finding->fault == HAK_FAULT_UNDERFLOW) {
+        hak_text_decimal(&line, block - at);
+        hak_text_string(&line, " bytes before the start: ");
+    } else {
+        bool is_behind = at - block >= finding->record.bytes;
+        hak_text_decimal(&line, is_behind ? at - block - finding->record.bytes : at - block);
+        hak_text_string(&line, is_behind ? " bytes past the end: " : " bytes inside: ");
+    }
+    hak_text_hex(&line, at);
+    hak_text_string(&line, " holds ");
+    hak_text_hex(&line, *finding->damage.at);
+    end_line(&line);
+}
+
+void hak_finding_write(const char *function, const struct hak_finding *finding) {
+    hak_fatal_line(function, finding->fault, (const void *)finding->record.address, finding->record.bytes);
+    if (finding->damage.at != NULL) {
+        write_damage(finding);
+    }
+    write_here();
+    struct hak_record record = finding->record;
+    if (record.state == HAK_RECORD_FREEING) {
+        record.state = HAK_RECORD_LIVE; /* who frees it is who noticed */
+    }
+    write_owners(&record);
+}
+
+void hak_finding_die(const char *function, const struct hak_finding *finding) {
+    hak_finding_write(function, finding);
+    abort();
+}
+
+/* ---- explaining a pointer ---- */
+
+struct search {
+    uintptr_t pointer;
+    struct hak_record found;
+};
+
+static int visit_for_pointer(const struct hak_record *record, void *context) {
+    struct search *search = context;
+    bool is_inside = record->state != HAK_RECORD_RELEASED && search->pointer > record->address &&
+                     search->pointer - record->address < record->bytes + HAK_ZONE_BYTES_MIN;
+    if (is_inside) {
+        search->found = *record;
+    }
+    return is_inside;
+}
+
+bool hak_report_find(const void *pointer, struct hak_record *record) {
+    struct search search = {.pointer = (uintptr_t)pointer};
+    bool is_known =
+        hak_records_get(pointer, &search.found) || hak_records_visit(visit_for_pointer, &search) != 0;
+    *record = search.found;
+    return is_known;
+}
+
+void hak_report_explain(const void *pointer) {
+    struct hak_record found;
+    bool is_known = hak_report_find(pointer, &found);
+    if (is_known && found.address != (uintptr_t)pointer) {
+        char buffer[LINE_BYTES_MAX];
+        struct text line = begin_line(buffer);
+        uintptr_t offset = (uintptr_t)pointer - found.address;
+        bool is_behind = offset >= found.bytes;
+        hak_text_string(&line, "it points ");
+        hak_text_decimal(&line, is_behind ? offset - found.bytes : offset);
+        hak_text_string(&line, is_behind ? " bytes past the end of the block " : " bytes into the block ");
+        hak_text_hex(&line, found.address);
+        hak_text_string(&line, " of ");
+        hak_text_decimal(&line, found.bytes);
+        hak_text_string(&line, " bytes");
+        end_line(&line);
+    }
+    write_here();
+    if (is_known) {
+        write_owners(&found);
+    }
+}

@@ -1,0 +1,359 @@
+/*
+ * checked.c - see checked.h.
+ */
+#include "heap/checked.h"
+#include "base/bits.h"
+#include "check/guarded.h"
+#include "check/quarantine.h"
+#include "check/records.h"
+#include "check/report.h"
+#include "check/zones.h"
+#include "conf/options.h"
+#include "heap/child.h"
+#include "heap/diagnose.h"
+#include "heap/front.h"
+#include "heap/heap.h"
+#include "heap/requests.h"
+#include "large/large.h"
+#include "os/os.h"
+#include <errno.h>
+#include <string.h>
+
+#define MIB_SHIFT 20
+
+/* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
+ * mapping. */
+#define CLOSED_BLOCK_BYTES(bytes) (hak_os_page_bytes() + (bytes) / 64)
+
+void hak_checked_start(void) {
+    hak_trace_prepare(hak_options.check_frames);
+    hak_records_prepare();
+    hak_quarantine_prepare((size_t)hak_options.check_quarantine_mb << MIB_SHIFT);
+    hak_fatal_explain = hak_report_explain;
+    hak_front_set_modes(hak_front_modes() | HAK_FRONT_CHECKED, 0);
+}
+
+static uint32_t thread_number(void) {
+    return hak_tls.heap != NULL ? hak_tls.heap->id : 0;
+}
+
+/* ---- allocation ---- */
+
+/* Memory for a block and the least red zone; NULL when there is none. Sets the record's kind. */
+static void *obtain(size_t bytes, size_t align, struct hak_record *record) {
+    size_t class_bytes = hak_request_class_bytes(align, bytes + HAK_ZONE_BYTES_MIN);
+    if (class_bytes != 0) {
+        return hak_alloc_plain(class_bytes);
+    }
+    void *block = hak_guarded_alloc(bytes, record->align_shift);
+    if (block != NULL) {
+        record->kind = HAK_RECORD_GUARDED;
+        return block;
+    }
+    bool is_zero;
+    return hak_large_alloc(bytes + HAK_ZONE_BYTES_MIN, align, &is_zero);
+}
+
+static void dispose(const struct hak_record *record, const char *function) {
+    if (record->kind == HAK_RECORD_GUARDED) {
+        hak_guarded_unmap(record);
+    } else {
+        hak_free_plain((void *)record->address, function);
+    }
+}
+
+static void fill_new(const struct hak_record *record, bool is_zeroed) {
+    struct hak_zones zones = hak_zones_of(record);
+    hak_zones_fill_red(&zones);
+    if (!is_zeroed) {
+        memset(zones.block, HAK_FILL_NEW, record->bytes);
+    } else if (record->kind == HAK_RECORD_INLINE) {
+        memset(zones.block, 0, record->bytes);
+    }
+}
+
+void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
+    struct hak_record record = {.bytes = bytes, .allocated = hak_trace_take()};
+    record.align_shift = (uint8_t)hak_log2(align);
+    record.state = HAK_RECORD_LIVE;
+    (void)hak_heap_attach();
+    for (unsigned attempt = 0; attempt < 2 && bytes < HAK_BLOCK_BYTES_MAX - HAK_ZONE_BYTES_MIN; attempt++) {
+        if (attempt != 0) {
+            hak_checked_empty_quarantine();
+        }
+        record.kind = HAK_RECORD_INLINE;
+        void *block = obtain(bytes, align, &record);
+        if (block == NULL) {
+            continue;
+        }
+        record.address = (uintptr_t)block;
+        record.allocating_thread = thread_number();
+        fill_new(&record, is_zeroed);
+        if (hak_records_enter(&record)) {
+            return block;
+        }
+        dispose(&record, "malloc");
+    }
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* ---- quarantine ---- */
+
+/* The header says what the rest of the heap should think: a quarantined block of a slab is not live. */
+static void mark_inline(const void *block, bool is_live) {
+    struct block_place place = hak_place_of(block);
+    if (place.is_exact) {
+        unsigned live = HAK_HEADER_LIVE + place.row->class_idx;
+        /* relaxed: the block is this thread's */
+        hak_atomic_store_relaxed(hak_place_header(&place), (uint8_t)(is_live ? live : HAK_HEADER_CACHED));
+    }
+}
+
+/* A block that leaves: looked at once more, then its memory goes. */
+static void release(void *block, const char *function) {
+    struct hak_record record;
+    struct hak_finding finding;
+    if (!hak_records_get(block, &record)) {
+        return;
+    }
+    if (hak_finding_in(&record, &finding)) {
+        hak_finding_die(function, &finding);
+    }
+    hak_record_quarantined_to_released(block);
+    if (record.kind == HAK_RECORD_INLINE) {
+        mark_inline(block, true);
+    }
+    dispose(&record, function);
+}
+
+static void release_surplus(const char *function, bool to_be_emptied) {
+    void *block;
+    while ((block = hak_quarantine_pop(to_be_emptied)) != NULL) {
+        release(block, function);
+    }
+}
+
+void hak_checked_empty_quarantine(void) {
+    release_surplus("malloc", true);
+}
+
+/* The block is FREEING, and found sound. */
+static void quarantine(const struct hak_record *record, const char *function) {
+    void *block = (void *)record->address;
+    struct hak_zones zones = hak_zones_of(record);
+    size_t held_bytes = (size_t)(zones.behind - zones.block);
+    if (record->kind == HAK_RECORD_GUARDED) {
+        hak_guarded_close(record);
+        held_bytes = CLOSED_BLOCK_BYTES(held_bytes);
+    } else {
+        memset(zones.block, HAK_FILL_FREED, held_bytes);
+        mark_inline(block, false);
+    }
+    hak_record_freeing_to_quarantined(block);
+    if (!hak_quarantine_push(block, held_bytes)) {
+        release(block, function);
+    }
+    release_surplus(function, false);
+}
+
+/* ---- freeing ---- */
+
+/* Whether the record is of an earlier block: its address was handed out again by somebody who keeps none. */
+static bool is_stale(const struct hak_record *record) {
+    const void *block = (const void *)record->address;
+    return record->state == HAK_RECORD_RELEASED && hak_owns_plain(block);
+}
+
+/* A pointer into a block that has a record: named with the size that the program asked for. */
+static void die_if_invalid(const char *function, const void *pointer) {
+    struct hak_record record;
+    if (!hak_owns_plain(pointer) && hak_report_find(pointer, &record) &&
+        record.address != (uintptr_t)pointer) {
+        hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, record.bytes);
+    }
+}
+
+static void check_claim(const char *function, const struct hak_record *record, struct hak_claim claim) {
+    struct hak_finding finding = {.record = *record};
+    size_t align = (size_t)1 << record->align_shift;
+    if (claim.bytes != HAK_CLAIMS_NO_SIZE && claim.bytes != record->bytes) {
+        finding.fault = HAK_FAULT_WRONG_SIZE;
+        hak_finding_die(function, &finding);
+    }
+    if (claim.align != 0 && claim.align != align &&
+        (claim.align > HAK_ALIGN_BYTES || align > HAK_ALIGN_BYTES)) {
+        finding.fault = HAK_FAULT_WRONG_ALIGNMENT;
+        hak_finding_die(function, &finding);
+    }
+}
+
+void hak_checked_free(void *block, const char *function, struct hak_claim claim) {
+    struct hak_record record;
+    struct hak_finding finding;
+    if (block == NULL) {
+        return;
+    }
+    hak_child_rebuild_if_pending();
+    if (!hak_record_live_to_freeing(block, hak_trace_take(), thread_number(), &record)) {
+        if (record.address != 0 && !is_stale(&record)) {
+            hak_fatal_pointer(function, HAK_FAULT_DOUBLE_FREE, block, record.bytes);
+        }
+        die_if_invalid(function, block);
+        hak_free_plain(block, function);
+        return;
+    }
+    if (hak_finding_in(&record, &finding)) {
+        hak_finding_die(function, &finding);
+    }
+    check_claim(function, &record, claim);
+    quarantine(&record, function);
+}
+
+/* ---- realloc and questions ---- */
+
+size_t hak_checked_usable(const char *function, const void *block) {
+    struct hak_record record;
+    if (block == NULL) {
+        return 0;
+    }
+    if (!hak_records_get(block, &record) || is_stale(&record)) {
+        die_if_invalid(function, block);
+        return hak_usable_plain(function, block);
+    }
+    if (record.state != HAK_RECORD_LIVE) {
+        hak_fatal_pointer(function, HAK_FAULT_USE_OF_FREED, block, record.bytes);
+    }
+    return record.bytes;
+}
+
+void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
+    if (block == NULL) {
+        return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
+    }
+    size_t old_bytes = hak_checked_usable(function, block);
+    if (bytes == 0) {
+        hak_checked_free(block, function, HAK_NO_CLAIM);
+        return NULL;
+    }
+    struct hak_record record;
+    struct hak_finding finding;
+    if (hak_records_get(block, &record) && record.state == HAK_RECORD_LIVE &&
+        hak_finding_in(&record, &finding)) {
+        hak_finding_die(function, &finding);
+    }
+    if (bytes == old_bytes) {
+        return block; /* programs count on it */
+    }
+    void *moved = hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
+    if (moved != NULL) {
+        memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+        hak_checked_free(block, function, HAK_NO_CLAIM);
+    }
+    return moved;
+}
+
+size_t hak_checked_bytes(const void *block, size_t otherwise) {
+    struct hak_record record;
+    return hak_records_get(block, &record) && record.state == HAK_RECORD_LIVE ? record.bytes : otherwise;
+}
+
+bool hak_checked_owns(const void *pointer) {
+    struct hak_record record;
+    if (!hak_records_get(pointer, &record) || is_stale(&record)) {
+        return hak_owns_plain(pointer);
+    }
+    return record.state == HAK_RECORD_LIVE;
+}
+
+/* ---- the whole heap ---- */
+
+const char *hak_checked_verify(void) {
+    struct hak_finding finding;
+    if (!hak_finding_anywhere(&finding)) {
+        return NULL;
+    }
+    hak_finding_write("hak_verify", &finding);
+    return "checked mode: a block was written to outside its bounds or after it was freed";
+}
+
+void hak_checked_end(void) {
+    struct hak_finding finding;
+    if (hak_finding_anywhere(&finding)) {
+        hak_finding_die("exit", &finding);
+    }
+}
+
+/* In a slab: the rebuild makes its header FREE. */
+static bool is_lost_in_child(const void *block) {
+    return hak_word_kind(hak_registry_word(block)) == HAK_KIND_SLAB;
+}
+
+void hak_checked_child_begin(void) {
+    if ((hak_front_modes() & HAK_FRONT_CHECKED) != 0) {
+        hak_quarantine_forget(is_lost_in_child);
+        hak_records_forget(is_lost_in_child);
+    }
+}
+
+void hak_checked_for_each_lock(void (*action)(struct hak_lock *)) {
+    if ((hak_front_modes() & HAK_FRONT_CHECKED) != 0) {
+        action(&hak_quarantine_lock);
+        hak_records_for_each_lock(action);
+    }
+}
+
+#define BATCH 64u
+
+/* Some GUARDED live blocks, copied so that no lock is held while the visitor runs. */
+struct batch {
+    size_t skip; /* how many were visited before */
+    size_t seen;
+    size_t count;
+    struct hak_record records[BATCH];
+};
+
+static int visit_into_batch(const struct hak_record *record, void *context) {
+    struct batch *batch = context;
+    if (record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE &&
+        batch->seen++ >= batch->skip) {
+        batch->records[batch->count++] = *record;
+    }
+    return batch->count == BATCH;
+}
+
+int hak_checked_walk(hak_block_visitor visitor, void *context) {
+    struct batch batch = {.count = BATCH};
+    for (size_t skip = 0; batch.count == BATCH; skip += BATCH) {
+        batch.skip = skip;
+        batch.seen = batch.count = 0;
+        (void)hak_records_visit(visit_into_batch, &batch);
+        for (size_t i = 0; i < batch.count; i++) {
+            int result = visitor((void *)batch.records[i].address, batch.records[i].bytes, context);
+            if (result != 0) {
+                return result;
+            }
+        }
+    }
+    return 0;
+}
+
+struct sums {
+    size_t blocks, bytes;
+};
+
+static int add_guarded(const struct hak_record *record, void *context) {
+    struct sums *sums = context;
+    if (record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE) {
+        sums->blocks++;
+        sums->bytes += record->bytes;
+    }
+    return 0;
+}
+
+void hak_checked_count(size_t *blocks, size_t *bytes) {
+    struct sums sums = {0, 0};
+    (void)hak_records_visit(add_guarded, &sums);
+    *blocks = sums.blocks;
+    *bytes = sums.bytes;
+}

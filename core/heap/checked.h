@@ -1,0 +1,62 @@
+/*
+ * checked.h - checked mode (HAKMEM_CHECK=1): what the slow paths do instead, when every operation comes to
+ * them.
+ *
+ * Each block has a record and a red zone; freed blocks are filled, wait in quarantine and are looked at when
+ * they leave it. Blocks that a slab cannot hold lie between guard pages. What was allocated before the mode
+ * began has no record and is handled as in ordinary mode. All functions: any thread, no lock held.
+ */
+#ifndef HAK_HEAP_CHECKED_H
+#define HAK_HEAP_CHECKED_H
+
+#include "base/compiler.h"
+#include "hakmem.h"
+#include "os/lock.h"
+
+/* Begins the mode, in a constructor. */
+void hak_checked_start(void);
+
+/*
+ * A block of `bytes` bytes at a multiple of `align`, a power of two of at least 16; zeroed, or filled with a
+ * value that is not zero. NULL with errno ENOMEM.
+ */
+void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed);
+
+/* What the caller of a sized or aligned free says about the block. */
+struct hak_claim {
+    size_t bytes; /* HAK_CLAIMS_NO_SIZE: nothing */
+    size_t align; /* 0: nothing */
+};
+#define HAK_CLAIMS_NO_SIZE SIZE_MAX
+#define HAK_NO_CLAIM       ((struct hak_claim){.bytes = HAK_CLAIMS_NO_SIZE, .align = 0})
+
+/* Frees the block, or ends the program with a report; a wrong claim is fatal too. errno is kept. */
+void hak_checked_free(void *block, const char *function, struct hak_claim claim);
+
+void *hak_checked_realloc(const char *function, void *block, size_t bytes);
+size_t hak_checked_usable(const char *function, const void *block);
+/* The size of a live block; `otherwise` when it has no record. */
+size_t hak_checked_bytes(const void *block, size_t otherwise);
+
+bool hak_checked_owns(const void *pointer);
+
+/* NULL, or a sentence about the first damage, whose report is on stderr. */
+const char *hak_checked_verify(void);
+
+/* At exit: ends the program if any block is damaged. */
+void hak_checked_end(void);
+
+/* Empties the quarantine: what memory is short for, or what malloc_trim gives back. */
+void hak_checked_empty_quarantine(void);
+
+/* In the child of a fork whose header maps will be rebuilt, which frees what is quarantined in slabs. */
+void hak_checked_child_begin(void);
+
+/* The live blocks that lie between guard pages: visited as by hak_heap_walk(), and counted. */
+int hak_checked_walk(hak_block_visitor visitor, void *context);
+void hak_checked_count(size_t *blocks, size_t *bytes);
+
+/* For the fork handlers. */
+void hak_checked_for_each_lock(void (*action)(struct hak_lock *));
+
+#endif

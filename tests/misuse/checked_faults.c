@@ -1,0 +1,282 @@
+/*
+ * checked_faults.c - what checked mode alone finds: writes outside a block and after free, and what its
+ * reports say.
+ *
+ * A case states the first lines of its report, then fragments that must follow in this order, each after
+ * "...".
+ */
+#include "fault.h"
+
+static size_t block_bytes; /* of the case */
+
+#define MARK 0x41
+
+/* States the second line: how many bytes, the first how far from where. */
+static void expect_damage(const char *how_many, size_t distance, const char *from, const void *at) {
+    char line[256];
+    snprintf(line, sizeof line, "  %s not as left, the first %zu bytes %s: 0x%jx holds 0x%x\n", how_many,
+             distance, from, (uintmax_t)(uintptr_t)at, MARK);
+    say(line);
+}
+
+static void expect_stacks(bool is_freed) {
+    say("...  noticed here\n...    #0 \n");
+    say("...  allocated by thread 1\n...    #0 \n...misuse/checked_faults+0x\n");
+    if (is_freed) {
+        say("...  freed by thread 1\n...    #0 \n...misuse/checked_faults+0x\n");
+    }
+}
+
+static void write_at(char *at) {
+    *(volatile char *)launder(at) = MARK;
+}
+
+static void overflow_by_1(void) {
+    char *block = must(malloc(block_bytes));
+    write_at(block + block_bytes);
+    expect("free", "write past the end of", block, block_bytes);
+    expect_damage("1 byte is", 0, "past the end", block + block_bytes);
+    expect_stacks(false);
+    free(block);
+}
+
+static void overflow_by_3_after_5(void) {
+    char *block = must(malloc(block_bytes));
+    for (size_t i = 5; i < 8; i++) {
+        write_at(block + block_bytes + i);
+    }
+    expect("free", "write past the end of", block, block_bytes);
+    expect_damage("3 bytes are", 5, "past the end", block + block_bytes + 5);
+    free(block);
+}
+
+static void overflow_of_calloc(void) {
+    char *block = must(calloc(1, block_bytes));
+    write_at(block + block_bytes);
+    expect("free", "write past the end of", block, block_bytes);
+    free(block);
+}
+
+static void overflow_of_memalign(void) {
+    char *block = must(memalign(64, block_bytes));
+    write_at(block + block_bytes);
+    expect("free", "write past the end of", block, block_bytes);
+    free(block);
+}
+
+static void overflow_found_by_realloc(void) {
+    char *block = must(malloc(block_bytes));
+    write_at(block + block_bytes);
+    expect("realloc", "write past the end of", block, block_bytes);
+    expect_damage("1 byte is", 0, "past the end", block + block_bytes);
+    (void)!realloc(launder(block), 2 * block_bytes);
+}
+
+static void overflow_after_realloc(void) {
+    char *block = must(realloc(must(malloc(8)), block_bytes));
+    write_at(block + block_bytes);
+    expect("free", "write past the end of", block, block_bytes);
+    free(block);
+}
+
+static void overflow_found_at_exit(void) {
+    char *block = must(malloc(block_bytes));
+    write_at(block + block_bytes);
+    expect("exit", "write past the end of", block, block_bytes);
+    expect_damage("1 byte is", 0, "past the end", block + block_bytes);
+    expect_stacks(false);
+    exit(0);
+}
+
+static void *allocate_on_thread(void *slot) {
+    *(void **)slot = must(malloc(block_bytes));
+    return NULL;
+}
+
+static void overflow_of_another_threads(void) {
+    char *block = NULL;
+    on_thread(allocate_on_thread, &block);
+    write_at(block + block_bytes);
+    expect("free", "write past the end of", block, block_bytes);
+    say("...  allocated by thread 2\n");
+    free(block);
+}
+
+static void write_after_free_found_at_exit(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    write_at(block + block_bytes / 2);
+    expect("exit", "write after free to", block, block_bytes);
+    expect_damage("1 byte is", block_bytes / 2, "inside", block + block_bytes / 2);
+    expect_stacks(true);
+    exit(0);
+}
+
+/* Fills the quarantine of 32 MB with later blocks. */
+static void write_after_free_found_when_it_leaves(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    write_at(block + 1);
+    expect("free", "write after free to", block, block_bytes);
+    for (unsigned i = 0; i < 3000; i++) {
+        free(launder(must(malloc(20000))));
+    }
+}
+
+static void double_free(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    expect("free", "double free of", block, block_bytes);
+    expect_stacks(true);
+    free(launder(block));
+}
+
+static void double_free_after_it_left(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    for (unsigned i = 0; i < 3000; i++) {
+        free(launder(must(malloc(block_bytes < 8000 ? 20000 : 3000))));
+    }
+    expect("free", "double free of", block, block_bytes);
+    expect_stacks(true);
+    free(launder(block));
+}
+
+static void realloc_of_freed(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    expect("realloc", "use of freed block", block, block_bytes);
+    expect_stacks(true);
+    (void)!realloc(launder(block), 10);
+}
+
+static void usable_size_of_freed(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    expect("malloc_usable_size", "use of freed block", block, block_bytes);
+    (void)!malloc_usable_size(launder(block));
+}
+
+static void interior(void) {
+    char line[128];
+    char *block = must(malloc(block_bytes));
+    expect("free", "invalid pointer", block + 8, block_bytes);
+    snprintf(line, sizeof line, "  it points 8 bytes into the block 0x%jx of %zu bytes\n",
+             (uintmax_t)(uintptr_t)block, block_bytes);
+    say(line);
+    expect_stacks(false);
+    free(launder(block + 8));
+}
+
+static const struct fault_case cases[] = {
+    {"overflow_by_1", overflow_by_1},
+    {"overflow_by_3_after_5", overflow_by_3_after_5},
+    {"overflow_of_calloc", overflow_of_calloc},
+    {"overflow_of_memalign", overflow_of_memalign},
+    {"overflow_found_by_realloc", overflow_found_by_realloc},
+    {"overflow_after_realloc", overflow_after_realloc},
+    {"overflow_found_at_exit", overflow_found_at_exit},
+    {"overflow_of_another_threads", overflow_of_another_threads},
+    {"write_after_free_found_at_exit", write_after_free_found_at_exit},
+    {"write_after_free_found_when_it_leaves", write_after_free_found_when_it_leaves},
+    {"double_free", double_free},
+    {"double_free_after_it_left", double_free_after_it_left},
+    {"realloc_of_freed", realloc_of_freed},
+    {"usable_size_of_freed", usable_size_of_freed},
+    {"interior", interior},
+};
+
+/* ---- faults of blocks between guard pages ---- */
+
+static void underflow_by_1(void) {
+    char *block = must(malloc(100001));
+    write_at(block - 1);
+    expect("free", "write before the start of", block, 100001);
+    expect_damage("1 byte is", 1, "before the start", block - 1);
+    expect_stacks(false);
+    free(block);
+}
+
+static void overflow_before_the_guard_page(void) {
+    char *block = must(malloc(100001));
+    write_at(block + 100001);
+    expect("free", "write past the end of", block, 100001);
+    expect_damage("1 byte is", 0, "past the end", block + 100001);
+    free(block);
+}
+
+/* ---- no fault: what memory holds ---- */
+
+static void new_memory_is_filled(void) {
+    static const size_t sizes[] = {1, 24, 1000, 30000, 100000, 3u << 20};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        unsigned char *block = must(malloc(sizes[i]));
+        unsigned char *zeroed = must(calloc(1, sizes[i]));
+        for (size_t k = 0; k < sizes[i]; k++) {
+            if (block[k] != 0xCD || zeroed[k] != 0) {
+                say("a byte is not as promised\n");
+                _exit(7);
+            }
+        }
+        free(block);
+        free(zeroed);
+    }
+    say("sound\n");
+    exit(0);
+}
+
+static void freed_memory_is_filled(void) {
+    unsigned char *block = must(malloc(500));
+    memset(block, 1, 500);
+    free(launder(block));
+    for (size_t k = 0; k < 500; k++) {
+        if (((volatile unsigned char *)block)[k] != 0xDF) {
+            say("a byte is not as promised\n");
+            _exit(7);
+        }
+    }
+    say("sound\n");
+    exit(0);
+}
+
+static const struct fault_case others[] = {
+    {"underflow_by_1", underflow_by_1},
+    {"overflow_before_the_guard_page", overflow_before_the_guard_page},
+    {"sound_new_memory_is_filled", new_memory_is_filled},
+    {"sound_freed_memory_is_filled", freed_memory_is_filled},
+};
+
+static const size_t sizes[] = {1, 16, 24, 1000, 5000, 30000};
+
+int main(int argc, char **argv) {
+    fault_setup();
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        if (argc < 2) {
+            say(others[i].name);
+            say("\n");
+        } else if (strcmp(argv[1], others[i].name) == 0) {
+            others[i].commit();
+            return fault_survived();
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(cases) * COUNT_OF(sizes); i++) {
+        const struct fault_case *chosen = &cases[i / COUNT_OF(sizes)];
+        char name[80];
+        block_bytes = sizes[i % COUNT_OF(sizes)];
+        snprintf(name, sizeof name, "%s_of_%zu", chosen->name, block_bytes);
+        bool is_too_small =
+            block_bytes < 16 && (strncmp(chosen->name, "interior", 8) == 0 ||
+                                 strcmp(chosen->name, "write_after_free_found_when_it_leaves") == 0);
+        if (is_too_small) {
+            continue;
+        }
+        if (argc < 2) {
+            say(name);
+            say("\n");
+        } else if (strcmp(argv[1], name) == 0) {
+            chosen->commit();
+            return fault_survived();
+        }
+    }
+    return argc < 2 ? 0 : 6;
+}
