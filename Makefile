@@ -72,7 +72,7 @@ COOL_FLAGS_release := -O2
 COOL_FLAGS_archive := -O2
 # What checked mode alone runs, with frame pointers, so that its stacks can be walked. In the shared library it lies
 # apart, with what is rarely run (core/layout.ld): no process but a checked one should hold these pages.
-FAR_SOURCES := $(wildcard core/check/*.c) core/heap/checked.c
+FAR_SOURCES := $(wildcard core/check/*.c) core/heap/checked.c core/heap/sampled.c
 FAR_FLAGS := -Os -fno-omit-frame-pointer
 FAR_FLAGS_release := -fno-lto $(if $(IS_CLANG),,-fno-reorder-functions)
 OBJCOPY ?= objcopy

@@ -4,7 +4,7 @@
  * What the standard asks of them ([new.delete]): a failed new calls the new-handler as long as there is one
  * and tries again, then throws std::bad_alloc; the nothrow forms return NULL instead. An alignment that is no
  * power of two is undefined; as in libstdc++ it fails at once. Sizes and alignments given to delete are
- * promises, not needed here. Any thread.
+ * promises, looked at in checked mode alone. Any thread.
  */
 #include "api/cxx_catch.h"
 #include "api/cxx_runtime.h"
@@ -155,14 +155,12 @@ OPERATOR_DELETE(_ZdaPv, void *block) {
 
 /* operator delete(void *, size_t) */
 OPERATOR_DELETE(_ZdlPvm, void *block, size_t bytes) {
-    (void)bytes;
-    hak_free_gate(block, DELETE_NAME);
+    hak_free_gate_claiming(block, DELETE_NAME, bytes, 0);
 }
 
 /* operator delete[](void *, size_t) */
 OPERATOR_DELETE(_ZdaPvm, void *block, size_t bytes) {
-    (void)bytes;
-    hak_free_gate(block, DELETE_ARRAY_NAME);
+    hak_free_gate_claiming(block, DELETE_ARRAY_NAME, bytes, 0);
 }
 
 /* The rest are rare: one call more, and the gate's code once. */
@@ -181,42 +179,34 @@ OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, void *block, const void *tag) {
 
 /* operator delete(void *, align_val_t) */
 OPERATOR_DELETE(_ZdlPvSt11align_val_t, void *block, size_t alignment) {
-    (void)alignment;
-    hak_free_as(DELETE_NAME, block);
+    hak_free_claiming_as(DELETE_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 /* operator delete[](void *, align_val_t) */
 OPERATOR_DELETE(_ZdaPvSt11align_val_t, void *block, size_t alignment) {
-    (void)alignment;
-    hak_free_as(DELETE_ARRAY_NAME, block);
+    hak_free_claiming_as(DELETE_ARRAY_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 /* operator delete(void *, size_t, align_val_t) */
 OPERATOR_DELETE(_ZdlPvmSt11align_val_t, void *block, size_t bytes, size_t alignment) {
-    (void)bytes;
-    (void)alignment;
-    hak_free_as(DELETE_NAME, block);
+    hak_free_claiming_as(DELETE_NAME, block, bytes, alignment);
 }
 
 /* operator delete[](void *, size_t, align_val_t) */
 OPERATOR_DELETE(_ZdaPvmSt11align_val_t, void *block, size_t bytes, size_t alignment) {
-    (void)bytes;
-    (void)alignment;
-    hak_free_as(DELETE_ARRAY_NAME, block);
+    hak_free_claiming_as(DELETE_ARRAY_NAME, block, bytes, alignment);
 }
 
 /* operator delete(void *, align_val_t, nothrow_t const &) */
 OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment, const void *tag) {
-    (void)alignment;
     (void)tag;
-    hak_free_as(DELETE_NAME, block);
+    hak_free_claiming_as(DELETE_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 /* operator delete[](void *, align_val_t, nothrow_t const &) */
 OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment, const void *tag) {
-    (void)alignment;
     (void)tag;
-    hak_free_as(DELETE_ARRAY_NAME, block);
+    hak_free_claiming_as(DELETE_ARRAY_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 #endif

@@ -29,6 +29,10 @@ void hak_free_as(const char *function, void *block) {
     hak_free_gate(block, function);
 }
 
+void hak_free_claiming_as(const char *function, void *block, size_t bytes, size_t align) {
+    hak_free_gate_claiming(block, function, bytes, align);
+}
+
 HAK_API void *calloc(size_t count, size_t bytes) {
     return hak_calloc_gate(count, bytes);
 }
@@ -115,18 +119,16 @@ HAK_API void cfree(void *block) {
     hak_free_gate(block, "cfree");
 }
 
-/* C23. The size and alignment that the caller claims are not checked: glibc does not either. */
+/* C23. The size and alignment that the caller claims are checked in checked mode alone: glibc does not
+ * either. */
 HAK_API void free_sized(void *block, size_t bytes);
 HAK_API void free_sized(void *block, size_t bytes) {
-    (void)bytes;
-    hak_free_gate(block, "free_sized");
+    hak_free_gate_claiming(block, "free_sized", bytes, 0);
 }
 
 HAK_API void free_aligned_sized(void *block, size_t align, size_t bytes);
 HAK_API void free_aligned_sized(void *block, size_t align, size_t bytes) {
-    (void)align;
-    (void)bytes;
-    hak_free_gate(block, "free_aligned_sized");
+    hak_free_gate_claiming(block, "free_aligned_sized", bytes, align);
 }
 
 /* glibc's own names for the same, which some programs call. */

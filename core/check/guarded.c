@@ -2,9 +2,38 @@
  * guarded.c - see guarded.h.
  */
 #include "check/guarded.h"
+#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/config.h"
+#include "meta/registry.h"
 #include "os/os.h"
+
+static _Atomic size_t live_count;
+
+/* Bounds of all mappings there ever were, so that a fault elsewhere is told apart without a lock. */
+static _Atomic uintptr_t lowest = UINTPTR_MAX, highest;
+
+static void widen(const void *start, const void *end) {
+    uintptr_t low = hak_atomic_load_relaxed(&lowest); /* relaxed: a fault there comes after, in this thread or
+                                                         one that was handed the block */
+    uintptr_t high = hak_atomic_load_relaxed(&highest); /* relaxed: as above */
+    while ((uintptr_t)start < low &&
+           !hak_atomic_cas_relaxed(&lowest, &low, (uintptr_t)start)) { /* relaxed: as above */
+    }
+    while ((uintptr_t)end > high &&
+           !hak_atomic_cas_relaxed(&highest, &high, (uintptr_t)end)) { /* relaxed: as above */
+    }
+}
+
+bool hak_guarded_covers(const void *address) {
+    /* relaxed: as in widen() */
+    return (uintptr_t)address >= hak_atomic_load_relaxed(&lowest) &&
+           (uintptr_t)address < hak_atomic_load_relaxed(&highest); /* relaxed: as in widen() */
+}
+
+size_t hak_guarded_live(void) {
+    return hak_atomic_load_relaxed(&live_count); /* relaxed: a rough bound */
+}
 
 /* From the block's address and size; everything else follows. */
 static struct hak_guarded_range range_of(uintptr_t block, size_t bytes, unsigned align_shift) {
@@ -34,17 +63,22 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
         __builtin_add_overflow(hak_os_page_round(bytes + (bytes == 0)), lead_bytes + page_bytes,
                                &mapping_bytes) ||
         mapping_bytes > HAK_BLOCK_BYTES_MAX ||
-        hak_os_reserve_aligned(mapping_bytes, lead_bytes, &mapping) != 0) {
+        hak_os_reserve_aligned(mapping_bytes, lead_bytes > HAK_UNIT_BYTES ? lead_bytes : HAK_UNIT_BYTES,
+                               &mapping) != 0) {
         return NULL;
     }
     uintptr_t end = (uintptr_t)mapping + mapping_bytes - page_bytes;
     uintptr_t block =
         is_wide ? (uintptr_t)mapping + lead_bytes : hak_round_down(end - bytes - (bytes == 0), align);
     struct hak_guarded_range range = range_of(block, bytes, align_shift);
-    if (hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0) {
+    if (hak_registry_prepare((const void *)block, 1) != 0 ||
+        hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0) {
         (void)hak_os_unmap(mapping, mapping_bytes);
         return NULL;
     }
+    hak_registry_store((const void *)block, hak_word_for_number(HAK_KIND_GUARDED, 0));
+    widen(range.mapping, range.mapping + range.mapping_bytes);
+    (void)hak_atomic_add_relaxed(&live_count, 1); /* relaxed: a rough bound */
     return (void *)block;
 }
 
@@ -55,11 +89,13 @@ struct hak_guarded_range hak_guarded_range(const struct hak_record *record) {
 void hak_guarded_close(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
     size_t bytes = (size_t)(range.end - range.start);
+    (void)hak_atomic_add_relaxed(&live_count, (size_t)-1); /* relaxed: a rough bound */
     (void)hak_os_purge(range.start, bytes);
     (void)hak_os_forbid(range.start, bytes);
 }
 
 void hak_guarded_unmap(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
+    hak_registry_store((const void *)record->address, 0);
     (void)hak_os_unmap(range.mapping, range.mapping_bytes);
 }

@@ -20,10 +20,17 @@ struct hak_guarded_range {
 };
 
 /*
- * A block of `bytes` bytes (1 to HAK_BLOCK_BYTES_MAX) at a multiple of 1 << align_shift, at least 16; its
+ * A block of `bytes` bytes (0 to HAK_BLOCK_BYTES_MAX) at a multiple of 1 << align_shift, at least 16; its
  * bytes are zero. NULL when there is no memory, or the kernel allows no more mappings.
  */
 void *hak_guarded_alloc(size_t bytes, unsigned align_shift);
+
+/* Whether the address lies between the lowest and the highest mapping there ever was; most others do not.
+ * Takes no lock. */
+bool hak_guarded_covers(const void *address);
+
+/* How many blocks there are that were not closed yet. */
+size_t hak_guarded_live(void);
 
 /* Where the parts of a GUARDED record's block lie. */
 struct hak_guarded_range hak_guarded_range(const struct hak_record *record);

@@ -3,6 +3,7 @@
  */
 #include "check/report.h"
 #include "base/text.h"
+#include "check/guarded.h"
 #include "check/trace_text.h"
 #include "os/os.h"
 #include <stdlib.h>
@@ -168,4 +169,52 @@ void hak_report_explain(const void *pointer) {
     if (is_known) {
         write_owners(&found);
     }
+}
+
+/* ---- faults at guard pages ---- */
+
+static int visit_for_access(const struct hak_record *record, void *context) {
+    struct search *search = context;
+    if (record->kind != HAK_RECORD_GUARDED || record->state == HAK_RECORD_RELEASED) {
+        return 0;
+    }
+    struct hak_guarded_range range = hak_guarded_range(record);
+    bool is_inside = search->pointer - (uintptr_t)range.mapping < range.mapping_bytes;
+    if (is_inside) {
+        search->found = *record;
+    }
+    return is_inside;
+}
+
+bool hak_report_access(const void *address, enum hak_access access) {
+    static const char names[][8] = {
+        [HAK_ACCESS_UNKNOWN] = "access", [HAK_ACCESS_READ] = "read", [HAK_ACCESS_WRITE] = "write"};
+    char buffer[LINE_BYTES_MAX];
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct search search = {.pointer = (uintptr_t)address};
+    if (hak_records_visit(visit_for_access, &search) == 0) {
+        return false;
+    }
+    uintptr_t block = search.found.address;
+    uintptr_t end = block + search.found.bytes;
+    bool is_before = search.pointer < block;
+    bool is_behind = search.pointer >= end;
+    hak_text_string(&line, "hakmem: SIGSEGV: ");
+    hak_text_string(&line, names[access]);
+    hak_text_char(&line, ' ');
+    hak_text_decimal(&line, is_before   ? block - search.pointer
+                            : is_behind ? search.pointer - end
+                                        : search.pointer - block);
+    hak_text_string(&line, is_before   ? " bytes before the start of "
+                           : is_behind ? " bytes past the end of "
+                                       : " bytes into ");
+    hak_text_string(&line, search.found.state == HAK_RECORD_LIVE ? "" : "freed ");
+    hak_text_hex(&line, block);
+    hak_text_string(&line, ", ");
+    hak_text_decimal(&line, search.found.bytes);
+    hak_text_string(&line, "-byte block");
+    end_line(&line);
+    write_here();
+    write_owners(&search.found);
+    return true;
 }

@@ -36,6 +36,14 @@ void hak_finding_write(const char *function, const struct hak_finding *finding);
 /* The same and aborts. */
 HAK_NORETURN void hak_finding_die(const char *function, const struct hak_finding *finding);
 
+enum hak_access { HAK_ACCESS_UNKNOWN, HAK_ACCESS_READ, HAK_ACCESS_WRITE };
+
+/*
+ * The report of a fault at an address near a GUARDED block, or in a freed one: for a handler of SIGSEGV.
+ * False, and nothing written, when there is no such block.
+ */
+bool hak_report_access(const void *address, enum hak_access access);
+
 /* The record of the block that starts at `pointer`, or else of one that reaches over it; false: there is
  * none. */
 bool hak_report_find(const void *pointer, struct hak_record *record);

@@ -17,16 +17,17 @@
 
 #define BUCKETS         ((size_t)1 << 15)
 #define KEPT_BYTES_MAX  ((size_t)64 * 1024 * 1024) /* programs that recurse make new stacks without end */
-#define OWN_FRAMES_MAX  12u                        /* of hakmem above the program's frames */
+#define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
 #define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
 #define HASH_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
 #define HASH_SHIFT      29
 
-/* Const once published. */
+/* Const once published, but for the tally. */
 struct hak_trace {
     const struct hak_trace *next;
     uint64_t hash;
+    struct hak_tally tally; /* of the thread that lists what is still allocated */
     unsigned count;
     void *frames[];
 };
@@ -263,4 +264,28 @@ unsigned hak_trace_frames(const struct hak_trace *trace, void *const **frames) {
 
 size_t hak_trace_kept_bytes(void) {
     return hak_atomic_load_relaxed(&traces.kept_bytes); /* relaxed: a statistic */
+}
+
+void hak_trace_tally(const struct hak_trace *trace, size_t bytes) {
+    struct hak_trace *own = (struct hak_trace *)(uintptr_t)trace;
+    own->tally.blocks++;
+    own->tally.bytes += bytes;
+}
+
+const struct hak_trace *hak_trace_take_largest(struct hak_tally *tally) {
+    const struct hak_trace *largest = NULL;
+    for (size_t i = 0; traces.buckets != NULL && i < BUCKETS; i++) {
+        /* acquire: pairs with the swap at the end of keep() */
+        const struct hak_trace *trace = hak_atomic_load_acquire(&traces.buckets[i]);
+        for (; trace != NULL; trace = trace->next) {
+            if (trace->tally.blocks != 0 && (largest == NULL || trace->tally.bytes > largest->tally.bytes)) {
+                largest = trace;
+            }
+        }
+    }
+    if (largest != NULL) {
+        *tally = largest->tally;
+        ((struct hak_trace *)(uintptr_t)largest)->tally = (struct hak_tally){0, 0};
+    }
+    return largest;
 }

@@ -27,6 +27,14 @@ const struct hak_trace *hak_trace_take(void);
 /* Its return addresses, the innermost first. 0 for NULL. */
 unsigned hak_trace_frames(const struct hak_trace *trace, void *const **frames);
 
+/* For the list at exit, by one thread: sums that stand with each trace, and the one with the most bytes,
+ * whose sums become 0. NULL when none has any. */
+struct hak_tally {
+    size_t blocks, bytes;
+};
+void hak_trace_tally(const struct hak_trace *trace, size_t bytes);
+const struct hak_trace *hak_trace_take_largest(struct hak_tally *tally);
+
 /* Bytes of the records that are kept. */
 size_t hak_trace_kept_bytes(void);
 

@@ -3,6 +3,7 @@
  */
 #include "heap/checked.h"
 #include "base/bits.h"
+#include "check/crash.h"
 #include "check/guarded.h"
 #include "check/quarantine.h"
 #include "check/records.h"
@@ -21,16 +22,26 @@
 
 #define MIB_SHIFT 20
 
+#define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
+#define CATCH_EVERY              64u /* guarded allocations: a look at who handles SIGSEGV */
+
 /* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
  * mapping. */
 #define CLOSED_BLOCK_BYTES(bytes) (hak_os_page_bytes() + (bytes) / 64)
 
-void hak_checked_start(void) {
+void hak_checked_prepare(unsigned mode) {
+    size_t quarantine_bytes = mode == HAK_FRONT_CHECKED ? (size_t)hak_options.check_quarantine_mb << MIB_SHIFT
+                                                        : SAMPLED_QUARANTINE_BYTES;
     hak_trace_prepare(hak_options.check_frames);
     hak_records_prepare();
-    hak_quarantine_prepare((size_t)hak_options.check_quarantine_mb << MIB_SHIFT);
+    hak_quarantine_prepare(quarantine_bytes);
     hak_fatal_explain = hak_report_explain;
-    hak_front_set_modes(hak_front_modes() | HAK_FRONT_CHECKED, 0);
+    hak_crash_catch();
+    hak_front_set_modes(hak_front_modes() | mode, 0);
+}
+
+void hak_checked_start(void) {
+    hak_checked_prepare(HAK_FRONT_CHECKED);
 }
 
 static uint32_t thread_number(void) {
@@ -39,15 +50,25 @@ static uint32_t thread_number(void) {
 
 /* ---- allocation ---- */
 
+static void *obtain_guarded(size_t bytes, struct hak_record *record) {
+    static _Atomic unsigned count;
+    void *block = hak_guarded_alloc(bytes, record->align_shift);
+    record->kind = block != NULL ? HAK_RECORD_GUARDED : HAK_RECORD_INLINE;
+    /* relaxed: a rhythm */
+    if (block != NULL && hak_atomic_add_relaxed(&count, 1) % CATCH_EVERY == 0) {
+        hak_crash_catch(); /* the program may have taken the signal since */
+    }
+    return block;
+}
+
 /* Memory for a block and the least red zone; NULL when there is none. Sets the record's kind. */
 static void *obtain(size_t bytes, size_t align, struct hak_record *record) {
     size_t class_bytes = hak_request_class_bytes(align, bytes + HAK_ZONE_BYTES_MIN);
     if (class_bytes != 0) {
         return hak_alloc_plain(class_bytes);
     }
-    void *block = hak_guarded_alloc(bytes, record->align_shift);
+    void *block = obtain_guarded(bytes, record);
     if (block != NULL) {
-        record->kind = HAK_RECORD_GUARDED;
         return block;
     }
     bool is_zero;
@@ -96,6 +117,24 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
     }
     errno = ENOMEM;
     return NULL;
+}
+
+void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift) {
+    struct hak_record record = {
+        .bytes = bytes, .align_shift = (uint8_t)align_shift, .state = HAK_RECORD_LIVE};
+    void *block = obtain_guarded(bytes, &record);
+    if (block == NULL) {
+        return NULL;
+    }
+    record.address = (uintptr_t)block;
+    record.allocated = hak_trace_take();
+    record.allocating_thread = thread_number();
+    fill_new(&record, true);
+    if (!hak_records_enter(&record)) {
+        dispose(&record, "malloc");
+        return NULL;
+    }
+    return block;
 }
 
 /* ---- quarantine ---- */
@@ -290,14 +329,15 @@ static bool is_lost_in_child(const void *block) {
 }
 
 void hak_checked_child_begin(void) {
-    if ((hak_front_modes() & HAK_FRONT_CHECKED) != 0) {
+    if (hak_keeps_records()) {
         hak_quarantine_forget(is_lost_in_child);
         hak_records_forget(is_lost_in_child);
     }
 }
 
 void hak_checked_for_each_lock(void (*action)(struct hak_lock *)) {
-    if ((hak_front_modes() & HAK_FRONT_CHECKED) != 0) {
+    if (hak_keeps_records()) {
+        action(&hak_crash_lock);
         action(&hak_quarantine_lock);
         hak_records_for_each_lock(action);
     }

@@ -11,24 +11,23 @@
 
 #include "base/compiler.h"
 #include "hakmem.h"
+#include "heap/front.h"
 #include "os/lock.h"
 
 /* Begins the mode, in a constructor. */
 void hak_checked_start(void);
+
+/* What that mode of the front needs of the floor below, and sets the mode. */
+void hak_checked_prepare(unsigned mode);
+
+/* A zeroed block between guard pages; NULL when there cannot be one. errno is left alone. */
+void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift);
 
 /*
  * A block of `bytes` bytes at a multiple of `align`, a power of two of at least 16; zeroed, or filled with a
  * value that is not zero. NULL with errno ENOMEM.
  */
 void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed);
-
-/* What the caller of a sized or aligned free says about the block. */
-struct hak_claim {
-    size_t bytes; /* HAK_CLAIMS_NO_SIZE: nothing */
-    size_t align; /* 0: nothing */
-};
-#define HAK_CLAIMS_NO_SIZE SIZE_MAX
-#define HAK_NO_CLAIM       ((struct hak_claim){.bytes = HAK_CLAIMS_NO_SIZE, .align = 0})
 
 /* Frees the block, or ends the program with a report; a wrong claim is fatal too. errno is kept. */
 void hak_checked_free(void *block, const char *function, struct hak_claim claim);

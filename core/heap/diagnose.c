@@ -62,7 +62,7 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
         die_of_retired(function, pointer, word, freed_fault);
     }
     if (kind != HAK_KIND_SLAB) {
-        if (hak_foreign.free != NULL) {
+        if (kind == HAK_KIND_GUARDED || hak_foreign.free != NULL) {
             return NULL;
         }
         die_of_unknown(function, pointer);

@@ -27,7 +27,7 @@ bool hak_is_large(const void *pointer, hak_word word);
 /*
  * The header of the live block of a slab that starts at `pointer`. Ends the program if it is anything else,
  * naming `function`; a block that is free already is `freed_fault`. NULL for a pointer that hak_foreign
- * takes. Not for blocks of the large floor.
+ * takes, and for one into a unit of kind GUARDED. Not for blocks of the large floor.
  */
 hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault);
 

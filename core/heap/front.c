@@ -11,6 +11,7 @@
 #include "heap/homeward.h"
 #include "heap/reclaim.h"
 #include "heap/requests.h"
+#include "heap/sampled.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
 #include "large/large.h"
@@ -27,7 +28,7 @@ static _Atomic uint8_t perturb_byte;
 static struct heap *current_heap(void) {
     hak_child_rebuild_if_pending();
     struct heap *heap = hak_heap_attach();
-    if (heap != NULL && HAK_UNLIKELY(heap->is_metered != (hak_front_modes() != 0))) {
+    if (heap != NULL && HAK_UNLIKELY(heap->is_metered != hak_front_is_metered())) {
         hak_heap_set_metered(heap, !heap->is_metered);
     }
     return heap;
@@ -91,7 +92,7 @@ static bool take_borrowed(unsigned class_idx, struct block_ref *ref) {
 }
 
 static void count_allocation(struct class_state *state, bool is_hit) {
-    if (HAKMEM_DEBUG_COUNTERS || hak_front_modes() != 0) {
+    if (HAKMEM_DEBUG_COUNTERS || hak_front_is_metered()) {
         HAK_COUNT(&state->counters, allocations, 1);
         HAK_COUNT(&state->counters, cache_hits, is_hit);
     }
@@ -171,11 +172,19 @@ HAK_COLD void *hak_alloc_plain(size_t bytes) {
     return alloc_plain(bytes);
 }
 
+static void *sampled(size_t bytes) {
+    bool is_on = (hak_front_modes() & HAK_FRONT_SAMPLED) != 0;
+    return is_on ? hak_sampled_alloc(current_heap(), bytes) : NULL;
+}
+
 static HAK_COLD void *alloc_in_modes(size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
     }
-    void *block = alloc_plain(bytes);
+    void *block = sampled(bytes);
+    if (block == NULL) {
+        block = alloc_plain(bytes);
+    }
     if (block != NULL) {
         hak_front_fill_new(block, bytes);
     }
@@ -189,10 +198,7 @@ void *hak_alloc_slow(size_t bytes) {
     return alloc_plain(bytes);
 }
 
-void *hak_calloc_slow(size_t bytes) {
-    if (hak_is_checked()) {
-        return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, true);
-    }
+HAK_ALWAYS_INLINE void *calloc_plain(size_t bytes) {
     if (bytes > HAK_MID_MAX_BYTES) {
         return alloc_large(bytes, true);
     }
@@ -205,6 +211,21 @@ void *hak_calloc_slow(size_t bytes) {
     bool is_zero = hak_atomic_load_relaxed(ref.header) == HAK_HEADER_CACHED_ZERO;
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
     return is_zero ? ref.block : memset(ref.block, 0, bytes);
+}
+
+static HAK_COLD void *calloc_in_modes(size_t bytes) {
+    if (hak_is_checked()) {
+        return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, true);
+    }
+    void *block = sampled(bytes);
+    return block != NULL ? block : calloc_plain(bytes);
+}
+
+void *hak_calloc_slow(size_t bytes) {
+    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+        return calloc_in_modes(bytes);
+    }
+    return calloc_plain(bytes);
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------- */
@@ -236,7 +257,7 @@ static bool is_own(const struct heap *heap, hak_word word) {
 static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class_idx, bool is_own_slab) {
     struct class_state *state = &heap->classes[class_idx];
     hak_large_pay_debt();
-    if (HAKMEM_DEBUG_COUNTERS || hak_front_modes() != 0) {
+    if (HAKMEM_DEBUG_COUNTERS || hak_front_is_metered()) {
         HAK_COUNT(&state->counters, frees, 1);
     }
     if (!is_own_slab) {
@@ -288,6 +309,15 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
     }
 }
 
+/* A block of no slab and not of the large floor. */
+static HAK_COLD void free_elsewhere(void *block, hak_word word, const char *function) {
+    if (hak_word_kind(word) == HAK_KIND_GUARDED) {
+        hak_checked_free(block, function, HAK_NO_CLAIM);
+    } else {
+        hak_foreign.free(block);
+    }
+}
+
 HAK_ALWAYS_INLINE void free_plain(void *block, const char *function) {
     struct heap *heap = current_heap();
     hak_word word = hak_registry_word(block);
@@ -297,7 +327,7 @@ HAK_ALWAYS_INLINE void free_plain(void *block, const char *function) {
     }
     hak_header *header = hak_live_header_or_die(function, block, HAK_FAULT_DOUBLE_FREE);
     if (header == NULL) {
-        hak_foreign.free(block);
+        free_elsewhere(block, word, function);
         return;
     }
     unsigned class_idx = hak_word_row(word)->class_idx;
@@ -334,4 +364,12 @@ void hak_free_slow(void *block, const char *function) {
         return;
     }
     free_plain(block, function);
+}
+
+HAK_COLD void hak_free_claimed(void *block, const char *function, struct hak_claim claim) {
+    if (hak_is_checked()) {
+        hak_checked_free(block, function, claim);
+    } else {
+        hak_free_far(block, hak_registry_word(block), function);
+    }
 }

@@ -23,9 +23,13 @@
 
 /* Modes in which every operation takes the slow path, there to be counted or changed. Cost nothing while off.
  */
-#define HAK_FRONT_METERED 1u /* exact counters in any build */
-#define HAK_FRONT_PERTURB 2u /* mallopt(M_PERTURB) */
-#define HAK_FRONT_CHECKED 4u /* HAKMEM_CHECK: see heap/checked.h */
+#define HAK_FRONT_METERED         1u /* exact counters in any build */
+#define HAK_FRONT_PERTURB         2u /* mallopt(M_PERTURB) */
+#define HAK_FRONT_CHECKED         4u /* HAKMEM_CHECK: see heap/checked.h */
+#define HAK_FRONT_EVERY_OPERATION (HAK_FRONT_METERED | HAK_FRONT_PERTURB | HAK_FRONT_CHECKED)
+
+/* A mode of the slow path alone. */
+#define HAK_FRONT_SAMPLED 8u /* HAKMEM_GUARD_SAMPLE: see heap/sampled.h */
 
 /*
  * Sets the modes; a thread takes them up at its next slow operation (the calling one at once). perturb_byte
@@ -47,6 +51,15 @@ void hak_front_fill_new(void *block, size_t bytes);
 void *hak_alloc_slow(size_t bytes);
 void *hak_calloc_slow(size_t bytes);
 
+HAK_INLINE bool hak_front_is_metered(void) {
+    return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_EVERY_OPERATION) != 0);
+}
+
+/* Whether some blocks have records: see heap/checked.h. */
+HAK_INLINE bool hak_keeps_records(void) {
+    return HAK_UNLIKELY((hak_front_modes() & (HAK_FRONT_CHECKED | HAK_FRONT_SAMPLED)) != 0);
+}
+
 /* Whether the calling process is in checked mode. */
 HAK_INLINE bool hak_is_checked(void) {
     return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_CHECKED) != 0);
@@ -67,6 +80,17 @@ void hak_free_slow(void *block, const char *function);
 /* The same for a block that is this thread's but in a further unit of its slab, or of another thread's slab;
  * `word` is its unit's. */
 void hak_free_far(void *block, hak_word word, const char *function);
+
+/* What the caller of a sized or aligned free says about the block. */
+struct hak_claim {
+    size_t bytes; /* HAK_CLAIMS_NO_SIZE: nothing */
+    size_t align; /* 0: nothing */
+};
+#define HAK_CLAIMS_NO_SIZE SIZE_MAX
+#define HAK_NO_CLAIM       ((struct hak_claim){.bytes = HAK_CLAIMS_NO_SIZE, .align = 0})
+
+/* The free of a block with a claim, by a thread that is metered or has no heap. */
+void hak_free_claimed(void *block, const char *function, struct hak_claim claim);
 
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
@@ -182,10 +206,15 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
  * caller's: one compare for "ours", "mine" and "no offset to add". The class's top pointer lies between this
  * free and the next malloc of the class, so it is found from the word and not by way of the header.
  */
-HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
+HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
+                                          struct hak_claim claim) {
     hak_word word = hak_registry_word(block);
     size_t class_idx = (uint16_t)word - hak_tls.low;
     if (HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT)) {
+        if (has_claim && HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP)) {
+            hak_free_claimed(block, function, claim);
+            return;
+        }
         hak_free_far(block, word, function);
         return;
     }
@@ -213,6 +242,15 @@ HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
     *top = (struct block_ref){.block = block, .header = header};
     hak_tls.top[class_idx] = top + 1;
     hak_count_free(class_idx);
+}
+
+HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {
+    hak_free_gate_with(block, function, false, HAK_NO_CLAIM);
+}
+
+/* The claim is looked at in checked mode alone, where every free fails the first compare. */
+HAK_ALWAYS_INLINE void hak_free_gate_claiming(void *block, const char *function, size_t bytes, size_t align) {
+    hak_free_gate_with(block, function, true, (struct hak_claim){.bytes = bytes, .align = align});
 }
 
 #endif

@@ -256,7 +256,7 @@ struct heap *hak_heap_attach(void) {
     hak_tls.heap = heap;
     hak_tls.low = hak_word_low_of_heap(heap->id);
     hak_tls.state = HAK_THREAD_ATTACHED;
-    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+    if (hak_front_is_metered()) {
         hak_heap_set_metered(heap, true);
     }
     if (has_exit_key) {

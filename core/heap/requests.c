@@ -8,6 +8,7 @@
 #include "heap/diagnose.h"
 #include "heap/front.h"
 #include "heap/reclaim.h"
+#include "heap/sampled.h"
 #include "large/large.h"
 #include <errno.h>
 #include <string.h>
@@ -115,7 +116,8 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
     hak_word word = hak_registry_word(block);
     bool is_large = hak_is_large(block, word);
     if (!is_large && hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
-        return hak_foreign.realloc(block, bytes);
+        return hak_word_kind(word) == HAK_KIND_GUARDED ? hak_sampled_realloc(function, block, bytes)
+                                                       : hak_foreign.realloc(block, bytes);
     }
     if (bytes > HAK_BLOCK_BYTES_MAX) {
         errno = ENOMEM;
@@ -145,13 +147,14 @@ size_t hak_usable_plain(const char *function, const void *block) {
         return hak_large_usable(function, block, word);
     }
     if (hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
-        return hak_foreign.usable_size((void *)(uintptr_t)block);
+        return hak_word_kind(word) == HAK_KIND_GUARDED ? hak_checked_usable(function, block)
+                                                       : hak_foreign.usable_size((void *)(uintptr_t)block);
     }
     return hak_class_block_bytes[hak_word_row(word)->class_idx];
 }
 
 bool hak_request_owns(const void *pointer) {
-    return hak_is_checked() ? hak_checked_owns(pointer) : hak_owns_plain(pointer);
+    return hak_keeps_records() ? hak_checked_owns(pointer) : hak_owns_plain(pointer);
 }
 
 bool hak_owns_plain(const void *pointer) {

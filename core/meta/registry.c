@@ -30,7 +30,7 @@ static unsigned row_of(unsigned class_idx, unsigned unit) {
 }
 
 void hak_registry_init(void) {
-    for (unsigned kind = 0; kind <= HAK_KIND_LARGE_FREED; kind++) {
+    for (unsigned kind = 0; kind <= HAK_KIND_GUARDED; kind++) {
         hak_registry_rows[kind].kind = (uint8_t)kind;
     }
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {

@@ -27,6 +27,7 @@ enum hak_unit_kind {
     HAK_KIND_EXTENT,      /* address: the large floor's record of an extent of page runs */
     HAK_KIND_MAPPED,      /* address: the large floor's record of the block that starts in this unit */
     HAK_KIND_LARGE_FREED, /* number: which large blocks started here, see large/freed_mark.h */
+    HAK_KIND_GUARDED,     /* a block between guard pages starts here: see check/records.h */
 };
 
 #define HAK_LEAF_SHIFT     32u

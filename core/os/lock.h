@@ -27,6 +27,7 @@ enum hak_lock_rank {
     HAK_RANK_META,      /* metadata arenas */
     HAK_RANK_REGISTRY,  /* registry leaves */
     HAK_RANK_CHANCE,    /* the generator of HAKMEM_RANDOMIZE */
+    HAK_RANK_CRASH,     /* checked mode: who handles SIGSEGV */
     HAK_RANK_QUEUE,     /* checked mode: the quarantine */
     HAK_RANK_RECORDS,   /* checked mode: a shard of the blocks' records */
     HAK_RANK_COUNT,

@@ -133,6 +133,10 @@ uintptr_t hak_os_program_entry(void);
  */
 void hak_os_random(void *bytes, size_t count);
 
+/* As sigaction(2). For checked mode and guard sampling alone. */
+struct sigaction;
+int hak_os_signal_action(int signal, const struct sigaction *action, struct sigaction *old);
+
 /* True when the program runs with privileges its user does not have (AT_SECURE). */
 bool hak_os_is_secure(void);
 

@@ -386,6 +386,11 @@ uintptr_t hak_os_program_entry(void) {
     return entry;
 }
 
+int hak_os_signal_action(int signal, const struct sigaction *action, struct sigaction *old) {
+    int saved = errno;
+    return errno_result(sigaction(signal, action, old) != 0, saved);
+}
+
 bool hak_os_is_secure(void) {
     int saved = errno;
     bool is_secure = getauxval(AT_SECURE) != 0;

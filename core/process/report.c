@@ -7,6 +7,7 @@
  */
 #include "process/report.h"
 #include "base/text.h"
+#include "check/leaks.h"
 #include "conf/options.h"
 #include "os/os.h"
 #include "process/front_table.h"
@@ -24,9 +25,13 @@ static struct {
     struct hak_os_file file; /* what stderr was at start */
 } kept_stderr = {.fd = -1};
 
+static bool wants_leaks(void) {
+    return hak_options.check && hak_options.check_leaks != 0;
+}
+
 static bool wants_stderr(void) {
     return hak_options.stats || hak_options.warm_pool_stats || hak_options.tiny_front_metrics ||
-           hak_options.tiny_front_dump[0] != '\0';
+           hak_options.tiny_front_dump[0] != '\0' || wants_leaks();
 }
 
 void hak_report_prepare(void) {
@@ -116,5 +121,8 @@ void hak_report_write(void) {
     }
     if (hak_options.tiny_front_dump[0] != '\0') {
         dump_front(stderr_fd);
+    }
+    if (wants_leaks()) {
+        hak_leaks_write(stderr_fd, hak_options.check_leaks);
     }
 }

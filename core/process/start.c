@@ -12,6 +12,7 @@
 #include "heap/front.h"
 #include "os/cgroup.h"
 #include "process/background.h"
+#include "heap/sampled.h"
 #include "process/fork.h"
 #include "process/report.h"
 #include "slab/chance.h"
@@ -37,6 +38,8 @@ __attribute__((constructor(101))) static void hak_process_start(void) {
     hak_report_prepare();
     if (hak_options.check) {
         hak_checked_start();
+    } else if (hak_options.guard_sample != 0) {
+        hak_sampled_start();
     }
     if (hak_tls.heap != NULL) {
         hak_heap_prewarm(hak_tls.heap); /* another library's constructor allocated before this one */
@@ -47,7 +50,7 @@ __attribute__((constructor(101))) static void hak_process_start(void) {
 }
 
 __attribute__((destructor)) static void hak_process_end(void) {
-    if (hak_options.check) {
+    if (hak_keeps_records()) {
         hak_checked_end();
     }
     hak_report_write();

@@ -90,7 +90,7 @@ void hak_stats_collect(struct hak_stats *stats) {
     (void)hak_walk_slabs(count_slab, stats);
     add_up_classes(stats);
     add_large(stats);
-    if (hak_is_checked()) {
+    if (hak_keeps_records()) {
         add_guarded(stats);
     }
     hak_superslab_count(&superslabs);

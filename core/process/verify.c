@@ -144,7 +144,7 @@ const char *hak_process_verify(void) {
     if (broken == NULL) {
         (void)hak_large_verify(&broken);
     }
-    if (broken == NULL && hak_is_checked()) {
+    if (broken == NULL && hak_keeps_records()) {
         broken = hak_checked_verify();
     }
     return broken;

@@ -84,7 +84,7 @@ int hak_process_walk(hak_block_visitor visitor, void *context) {
     if (walk.result == 0) {
         hak_large_walk(visit_large, &walk);
     }
-    if (walk.result == 0 && hak_is_checked()) {
+    if (walk.result == 0 && hak_keeps_records()) {
         walk.result = hak_checked_walk(visitor, context);
     }
     return walk.result;

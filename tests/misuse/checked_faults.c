@@ -7,6 +7,8 @@
  */
 #include "fault.h"
 
+#include <dlfcn.h>
+
 static size_t block_bytes; /* of the case */
 
 #define MARK 0x41
@@ -205,6 +207,90 @@ static void overflow_before_the_guard_page(void) {
     free(block);
 }
 
+/* Nobody can write there: the kernel stops it, and the report comes from the handler of the signal. */
+static void segv_write_into_the_guard_page(void) {
+    char line[128];
+    char *block = must(malloc(100000));
+    snprintf(line, sizeof line, "SIGSEGV: write 20 bytes past the end of 0x%jx, 100000-byte block\n",
+             (uintmax_t)(uintptr_t)block);
+    say(line);
+    expect_stacks(false);
+    write_at(block + 100020);
+}
+
+static void segv_read_before_the_first_page(void) {
+    char line[128];
+    char *block = must(malloc(100000));
+    snprintf(line, sizeof line, "SIGSEGV: read 5000 bytes before the start of 0x%jx, 100000-byte block\n",
+             (uintmax_t)(uintptr_t)block);
+    say(line);
+    (void)*(volatile char *)launder(block - 5000);
+}
+
+static void segv_write_to_freed(void) {
+    char line[128];
+    char *block = must(malloc(3u << 20));
+    free(launder(block));
+    snprintf(line, sizeof line, "SIGSEGV: write 7 bytes into freed 0x%jx, 3145728-byte block\n",
+             (uintmax_t)(uintptr_t)block);
+    say(line);
+    expect_stacks(true);
+    write_at(block + 7);
+}
+
+/* ---- claims ---- */
+
+typedef void *new_aligned(size_t, size_t);
+typedef void free_like_2(void *, size_t);
+typedef void free_like_3(void *, size_t, size_t);
+
+/* A function of C++ by its mangled name, which every build of the library has: this is a C program. */
+#define NAMED(type, symbol) ((type *)(uintptr_t)must(dlsym(RTLD_DEFAULT, symbol)))
+
+static void wrong_size(const char *function, const char *symbol) {
+    void *block = must(malloc(100));
+    expect(function, "wrong size for", block, 100);
+    expect_stacks(false);
+    NAMED(free_like_2, symbol)(launder(block), 96);
+}
+
+static void wrong_size_of_delete(void) {
+    wrong_size("operator delete", "_ZdlPvm");
+}
+
+static void wrong_size_of_delete_array(void) {
+    wrong_size("operator delete[]", "_ZdaPvm");
+}
+
+static void wrong_size_of_free_sized(void) {
+    wrong_size("free_sized", "free_sized");
+}
+
+static void wrong_alignment_of_delete(void) {
+    void *block = must(NAMED(new_aligned, "_ZnwmSt11align_val_t")(100, 64));
+    expect("operator delete", "wrong alignment for", block, 100);
+    NAMED(free_like_2, "_ZdlPvSt11align_val_t")(launder(block), 128);
+}
+
+static void wrong_alignment_of_free_aligned_sized(void) {
+    void *block = must(aligned_alloc(256, 512));
+    expect("free_aligned_sized", "wrong alignment for", block, 512);
+    NAMED(free_like_3, "free_aligned_sized")(launder(block), 64, 512);
+}
+
+static void right_claims(void) {
+    NAMED(free_like_2, "_ZdlPvm")(must(malloc(100)), 100);
+    NAMED(free_like_2, "_ZdaPvm")(must(calloc(10, 10)), 100);
+    NAMED(free_like_2, "free_sized")(must(realloc(must(malloc(10)), 100)), 100);
+    NAMED(free_like_2, "free_sized")(must(malloc(200000)), 200000);
+    NAMED(free_like_2, "_ZdlPvSt11align_val_t")(must(NAMED(new_aligned, "_ZnwmSt11align_val_t")(100, 8)), 8);
+    NAMED(free_like_3, "_ZdlPvmSt11align_val_t")
+    (must(NAMED(new_aligned, "_ZnwmSt11align_val_t")(100, 64)), 100, 64);
+    NAMED(free_like_3, "free_aligned_sized")(must(aligned_alloc(8192, 8192)), 8192, 8192);
+    say("sound\n");
+    exit(0);
+}
+
 /* ---- no fault: what memory holds ---- */
 
 static void new_memory_is_filled(void) {
@@ -242,6 +328,15 @@ static void freed_memory_is_filled(void) {
 static const struct fault_case others[] = {
     {"underflow_by_1", underflow_by_1},
     {"overflow_before_the_guard_page", overflow_before_the_guard_page},
+    {"segv_write_into_the_guard_page", segv_write_into_the_guard_page},
+    {"segv_read_before_the_first_page", segv_read_before_the_first_page},
+    {"segv_write_to_freed", segv_write_to_freed},
+    {"wrong_size_of_delete", wrong_size_of_delete},
+    {"wrong_size_of_delete_array", wrong_size_of_delete_array},
+    {"wrong_size_of_free_sized", wrong_size_of_free_sized},
+    {"wrong_alignment_of_delete", wrong_alignment_of_delete},
+    {"wrong_alignment_of_free_aligned_sized", wrong_alignment_of_free_aligned_sized},
+    {"sound_right_claims", right_claims},
     {"sound_new_memory_is_filled", new_memory_is_filled},
     {"sound_freed_memory_is_filled", freed_memory_is_filled},
 };

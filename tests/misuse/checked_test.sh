@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# checked_test.sh - what checked mode finds: one process per fault, its report line by line, SIGABRT.
+# checked_test.sh - what checked mode and guard sampling find: one process per fault, its report line by line, the signal.
 #
 # suite: limit 120 s, flavours checked
-# checked_faults states the first lines of each report and, after "...", fragments that follow in that order. Its cases
-# sound_... end well. `checked_test.sh WORD` runs the cases whose name contains WORD alone.
+# checked_faults (HAKMEM_CHECK=1) and sampled_faults (HAKMEM_GUARD_SAMPLE=1) state the first lines of each report and,
+# after "...", fragments that follow in that order. Cases segv_... end by SIGSEGV, segv_silent_... with no report at all,
+# sound_... and report_... well, the others by SIGABRT. `checked_test.sh WORD` runs those whose name contains WORD alone.
 set -u
 
-readonly program=$TEST_PLAIN/misuse/checked_faults
 readonly sigabrt_status=134
+readonly sigsegv_status=139
 passed=0
 failed=0
 
@@ -31,33 +32,44 @@ is_as_stated() {
     done <<<"$stated"
 }
 
-# run_case CASE
+# run_case PROGRAM CASE
 run_case() {
-    local status stated written
-    stated=$(LD_PRELOAD=$TEST_SO exec "$program" "$1" 2>"$TMPDIR/stderr")
+    local status stated written expected=$sigabrt_status
+    case $2 in
+    segv_*) expected=$sigsegv_status ;;
+    sound_* | report_*) expected=0 ;;
+    esac
+    stated=$(LD_PRELOAD=$TEST_SO exec "$TEST_PLAIN/misuse/$1" "$2" 2>"$TMPDIR/stderr")
     status=$?
     written=$(<"$TMPDIR/stderr")$'\n'
-    if [[ $1 == sound_* ]]; then
-        if [[ $status -eq 0 && $stated == sound && $written == $'\n' ]]; then
-            passed=$((passed + 1))
-        else
-            fail "$1" "exit status $status"
-        fi
-    elif [[ $stated == *survived* ]]; then
-        fail "$1" "the fault passed unnoticed"
-    elif [[ $status -ne $sigabrt_status ]]; then
-        fail "$1" "exit status $status, not SIGABRT"
-    elif ! is_as_stated; then
-        fail "$1" "the report is not as stated"
+    if [[ $stated == *survived* ]]; then
+        fail "$2" "the fault passed unnoticed"
+    elif [[ $status -ne $expected ]]; then
+        fail "$2" "exit status $status, not $expected"
+    elif [[ $2 == sound_* && $stated$written != sound$'\n' ]]; then
+        fail "$2" "it was not sound, or not silent"
+    elif [[ $2 == *_silent_* && $stated$written != $'\n' ]]; then
+        fail "$2" "it was not silent"
+    elif [[ $2 != sound_* && $2 != *_silent_* ]] && ! is_as_stated; then
+        fail "$2" "the report is not as stated"
     else
         passed=$((passed + 1))
     fi
 }
 
-for case in $("$program"); do
-    if [[ $case == *${1:-}* ]]; then
-        run_case "$case"
-    fi
-done
+# run_cases PROGRAM WORD
+run_cases() {
+    local case
+    for case in $("$TEST_PLAIN/misuse/$1"); do
+        if [[ $case == *$2* ]]; then
+            run_case "$1" "$case"
+        fi
+    done
+}
+
+export HAKMEM_CHECK=1
+run_cases checked_faults "${1:-}"
+export HAKMEM_CHECK=0 HAKMEM_GUARD_SAMPLE=1
+run_cases sampled_faults "${1:-}"
 echo "$passed passed, $failed failed, 0 skipped"
 [[ $failed -eq 0 && $passed -gt 0 ]]

@@ -1,0 +1,326 @@
+/*
+ * sampled_faults.c - faults on blocks that guard sampling has put between guard pages, here every one; and
+ * programs with handlers of their own for SIGSEGV.
+ *
+ * As checked_faults.c: cases segv_... end by that signal, sound_... well, after what is stated on stdout.
+ */
+#include "fault.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define SIZES    5
+#define BLOCKS   2000u
+#define SIGSTACK 65536
+
+static const size_t sizes[SIZES] = {1, 40, 4000, 30000, 300000};
+
+static void write_at(char *at) {
+    *(volatile char *)launder(at) = 1;
+}
+
+static void expect_segv(const char *what, const void *block, size_t bytes) {
+    char line[160];
+    snprintf(line, sizeof line, "SIGSEGV: %s 0x%jx, %zu-byte block\n", what, (uintmax_t)(uintptr_t)block,
+             bytes);
+    say(line);
+}
+
+static void write_past_the_end(void) {
+    char *block = must(malloc(4000));
+    expect_segv("write 0 bytes past the end of", block, 4000);
+    say("...  allocated by thread 1\n...    #0 \n");
+    write_at(block + 4000);
+}
+
+static void read_past_the_end_of_calloc(void) {
+    char *block = must(calloc(10, 48));
+    expect_segv("read 3 bytes past the end of", block, 480);
+    (void)*(volatile char *)launder(block + 483);
+}
+
+static void write_after_free(void) {
+    char *block = must(malloc(64));
+    free(launder(block));
+    expect_segv("write 8 bytes into freed", block, 64);
+    say("...  allocated by thread 1\n...  freed by thread 1\n...    #0 \n");
+    write_at(block + 8);
+}
+
+static void read_after_free_of_realloc(void) {
+    char *block = must(realloc(must(malloc(10)), 64));
+    (void)!realloc(launder(block), 200);
+    expect_segv("read 0 bytes into freed", block, 64);
+    (void)*(volatile char *)launder(block);
+}
+
+static void *thread_frees(void *block) {
+    free(block);
+    return NULL;
+}
+
+static void write_after_free_by_another_thread(void) {
+    char *block = must(malloc(64));
+    on_thread(thread_frees, block);
+    expect_segv("write 8 bytes into freed", block, 64);
+    say("...  freed by thread 2\n");
+    write_at(block + 8);
+}
+
+static void double_free(void) {
+    char *block = must(malloc(64));
+    free(launder(block));
+    expect("free", "double free of", block, 64);
+    free(launder(block));
+}
+
+static void interior(void) {
+    char *block = must(malloc(64));
+    expect("free", "invalid pointer", block + 16, 64);
+    free(launder(block + 16));
+}
+
+static void realloc_of_freed(void) {
+    char *block = must(malloc(64));
+    free(launder(block));
+    expect("realloc", "use of freed block", block, 64);
+    (void)!realloc(launder(block), 10);
+}
+
+static void underflow(void) {
+    char *block = must(malloc(64));
+    write_at(block - 1);
+    expect("free", "write before the start of", block, 64);
+    free(block);
+}
+
+/* The signal and its address are the kernel's: nothing of ours. */
+static void null_write(void) {
+    say("\n");
+    write_at(NULL);
+}
+
+/* ---- the program's own handlers ---- */
+
+static sigjmp_buf back;
+static volatile sig_atomic_t handled;
+
+static void leap(int signal) {
+    (void)signal;
+    handled++;
+    siglongjmp(back, 1);
+}
+
+static void leap_with_info(int signal, siginfo_t *info, void *context) {
+    (void)signal;
+    (void)context;
+    handled += info->si_addr == (void *)16;
+    siglongjmp(back, 1);
+}
+
+static void install(void (*handler)(int), int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigaction(SIGSEGV, &action, NULL);
+}
+
+static void must_be(bool condition) {
+    if (!condition) {
+        say("not as promised\n");
+        _exit(7);
+    }
+}
+
+static void ask_for_blocks(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        free(must(malloc(32)));
+    }
+}
+
+static void fault_three_times(void) {
+    for (volatile int i = 0; i < 3; i++) {
+        if (sigsetjmp(back, 1) == 0) {
+            write_at((char *)16);
+        }
+        ask_for_blocks();
+    }
+}
+
+/* A fault that is nobody's comes to the program, again and again, whoever installed last. */
+static void own_handler_gets_other_faults(void) {
+    install(leap, 0);
+    fault_three_times();
+    struct sigaction action = {.sa_sigaction = leap_with_info, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, NULL);
+    fault_three_times();
+    must_be(handled == 6);
+    say("sound\n");
+    exit(0);
+}
+
+/* A fault at a guard page is reported, although the program's handler came later, and then comes to it too.
+ */
+static void own_handler_comes_after_the_report(void) {
+    install(leap, 0);
+    ask_for_blocks(); /* by now the report's handler stands in front again */
+    char *block = must(malloc(4000));
+    expect_segv("write 0 bytes past the end of", block, 4000);
+    if (sigsetjmp(back, 1) == 0) {
+        write_at(block + 4000);
+    }
+    must_be(handled == 1);
+    say("...  allocated by thread 1\n");
+    exit(0);
+}
+
+static void handler_that_resets_is_called_once(void) {
+    install(leap, (int)SA_RESETHAND);
+    ask_for_blocks();
+    if (sigsetjmp(back, 1) == 0) {
+        write_at((char *)16);
+    }
+    must_be(handled == 1);
+    say("\n");
+    write_at((char *)16);
+}
+
+/* Uses the stack up: the way past the report needs the other one. `depth` is out of reach. */
+static unsigned recurse(unsigned depth) {
+    volatile char here[4096];
+    here[0] = (char)depth;
+    return depth == UINT32_MAX ? 0 : recurse(depth + 1) + (unsigned)here[0];
+}
+
+static void stack_overflow_ends_on_the_other_stack(void) {
+    static char other[SIGSTACK];
+    stack_t stack = {.ss_sp = other, .ss_size = sizeof other};
+    must_be(sigaltstack(&stack, NULL) == 0);
+    install(leap, SA_ONSTACK);
+    ask_for_blocks();
+    if (sigsetjmp(back, 1) == 0) {
+        (void)recurse(0);
+    }
+    must_be(handled == 1);
+    say("sound\n");
+    exit(0);
+}
+
+/* ---- no fault ---- */
+
+static void every_form_works(void) {
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < SIZES; i++) {
+            size_t bytes = sizes[i];
+            char *block = must(malloc(bytes));
+            must_be(malloc_usable_size(block) >= bytes);
+            memset(block, 7, bytes);
+            block = must(realloc(block, bytes * 3));
+            must_be(block[0] == 7 && block[bytes - 1] == 7);
+            block = must(realloc(block, bytes));
+            must_be(block[0] == 7 && block[bytes - 1] == 7);
+            free(block);
+            char *zeroed = must(calloc(1, bytes));
+            for (size_t k = 0; k < bytes; k++) {
+                must_be(zeroed[k] == 0);
+            }
+            free(zeroed);
+            for (size_t align = 16; align <= 65536; align *= 2) {
+                void *aligned = must(memalign(align, bytes));
+                must_be((uintptr_t)aligned % align == 0);
+                free(aligned);
+            }
+        }
+    }
+    say("sound\n");
+    exit(0);
+}
+
+static void *churn(void *seed) {
+    void *kept[50] = {NULL};
+    uintptr_t random = (uintptr_t)seed;
+    for (unsigned i = 0; i < 3000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        unsigned slot = (unsigned)(random >> 33) % 50;
+        free(kept[slot]);
+        kept[slot] = must(malloc((random >> 40) % 5000));
+    }
+    for (unsigned i = 0; i < 50; i++) {
+        free(kept[i]);
+    }
+    return NULL;
+}
+
+static void threads_and_forks_work(void) {
+    pthread_t threads[4];
+    char *inherited = must(malloc(100));
+    strcpy(inherited, "inherited");
+    for (uintptr_t i = 0; i < 4; i++) {
+        must_be(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)) == 0);
+    }
+    for (unsigned i = 0; i < 10; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            must_be(strcmp(inherited, "inherited") == 0);
+            free(inherited);
+            (void)churn((void *)9);
+            _exit(0);
+        }
+        must_be(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    free(inherited);
+    say("sound\n");
+    exit(0);
+}
+
+/* More live blocks than can have guard pages. */
+static void many_live_blocks_work(void) {
+    enum { COUNT = 20000 };
+    static char *blocks[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) {
+        blocks[i] = must(malloc(i % 100));
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        free(blocks[i]);
+    }
+    say("sound\n");
+    exit(0);
+}
+
+static const struct fault_case cases[] = {
+    {"segv_write_past_the_end", write_past_the_end},
+    {"segv_read_past_the_end_of_calloc", read_past_the_end_of_calloc},
+    {"segv_write_after_free", write_after_free},
+    {"segv_read_after_free_of_realloc", read_after_free_of_realloc},
+    {"segv_write_after_free_by_another_thread", write_after_free_by_another_thread},
+    {"double_free", double_free},
+    {"interior", interior},
+    {"realloc_of_freed", realloc_of_freed},
+    {"underflow", underflow},
+    {"segv_silent_null_write", null_write},
+    {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
+    {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
+    {"sound_own_handler_gets_other_faults", own_handler_gets_other_faults},
+    {"sound_stack_overflow_ends_on_the_other_stack", stack_overflow_ends_on_the_other_stack},
+    {"sound_every_form_works", every_form_works},
+    {"sound_threads_and_forks_work", threads_and_forks_work},
+    {"sound_many_live_blocks_work", many_live_blocks_work},
+};
+
+int main(int argc, char **argv) {
+    fault_setup();
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        if (argc < 2) {
+            say(cases[i].name);
+            say("\n");
+        } else if (strcmp(argv[1], cases[i].name) == 0) {
+            cases[i].commit();
+            return fault_survived();
+        }
+    }
+    return argc < 2 ? 0 : 6;
+}

@@ -1,0 +1,169 @@
+/*
+ * checked_mode_test.c - checked mode towards programs that ask the heap: sizes, walks, statistics,
+ * verification.
+ *
+ * suite: flavours checked
+ */
+#include "support/child.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const size_t sizes[] = {0, 1, 24, 1000, 32752, 32753, 100001, (size_t)5 << 20};
+
+static void the_usable_size_is_what_was_asked_for(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        void *block = malloc(sizes[i]);
+        assert_non_null(block);
+        assert_int_equal(malloc_usable_size(block), sizes[i]);
+        assert_int_equal(hak_good_size(sizes[i]), sizes[i]);
+        assert_true(hak_owns(block));
+        free(block);
+        assert_false(hak_owns(block));
+    }
+}
+
+struct sought {
+    const void *blocks[COUNT_OF(sizes)];
+    unsigned found;
+};
+
+static int seek(void *block, size_t usable_bytes, void *context) {
+    struct sought *sought = context;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        sought->found += block == sought->blocks[i] && usable_bytes == sizes[i];
+    }
+    return 0;
+}
+
+static void a_walk_visits_each_block_with_its_size(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct sought sought = {.found = 0};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        sought.blocks[i] = malloc(sizes[i]);
+    }
+    assert_int_equal(hak_heap_walk(seek, &sought), 0);
+    assert_int_equal(sought.found, COUNT_OF(sizes));
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        free((void *)(uintptr_t)sought.blocks[i]);
+    }
+    sought.found = 0;
+    assert_int_equal(hak_heap_walk(seek, &sought), 0);
+    assert_int_equal(sought.found, 0);
+}
+
+static void statistics_count_what_lies_between_guard_pages(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct hak_stats before = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof before};
+    struct hak_stats after = before;
+    assert_int_equal(hak_stats_get(&before), 0);
+    void *block = malloc(100000);
+    assert_int_equal(hak_stats_get(&after), 0);
+    assert_int_equal(after.large_live_bytes - before.large_live_bytes, 100000);
+    assert_int_equal(after.live_blocks - before.live_blocks, 1);
+    free(block);
+    assert_int_equal(hak_stats_get(&after), 0);
+    assert_int_equal(after.large_live_bytes, before.large_live_bytes);
+}
+
+static struct child child;
+
+/* The damage is put right again, so that the exit finds nothing. */
+static int verify_damage(void *context) {
+    char why[200];
+    size_t offset = *(const size_t *)context;
+    char *block = malloc(40);
+    char *volatile at = block + offset;
+    char was = *at;
+    *at = 1;
+    CHECK(hak_verify(why, sizeof why) == -1);
+    CHECK(strcmp(why, "checked mode: a block was written to outside its bounds or after it was freed") == 0);
+    *at = was;
+    CHECK(hak_verify(why, sizeof why) == 0);
+    free(block);
+    *at = 1;
+    CHECK(hak_verify(why, sizeof why) == -1);
+    *at = (char)0xDF;
+    CHECK(hak_verify(why, sizeof why) == 0);
+    return 0;
+}
+
+static void verification_finds_damage_of_live_and_freed_blocks(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    size_t offset = 40;
+    child = (struct child){.function = verify_damage, .context = &offset};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_non_null(strstr(child.err, "hakmem: hak_verify(): write past the end of 0x"));
+    assert_non_null(strstr(child.err, "hakmem: hak_verify(): write after free to 0x"));
+}
+
+__attribute__((noinline)) static void leave_blocks(size_t bytes, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(malloc(bytes) != NULL);
+    }
+}
+
+static int leave_some(void *unused) {
+    (void)unused;
+    leave_blocks(10000, 7);
+    leave_blocks(30, 1);
+    free(malloc(200000));
+    exit(0);
+}
+
+/* The child of a fork inherits blocks; only what it leaves is as large. */
+static void what_is_left_is_listed_at_exit(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){
+        .program = own_path(), .arguments = {"leave"}, .environment = {"HAKMEM_CHECK_LEAKS=1"}};
+    child_run(&child);
+    assert_int_equal(child_exit_status(&child), 0);
+    const char *first = strstr(child.err, "hakmem: exit: ");
+    assert_non_null(first);
+    assert_non_null(strstr(first, " blocks still allocated\n"));
+    const char *site = strstr(first, "  70000 bytes in 7 blocks allocated\n    #0 ");
+    assert_non_null(site);
+    assert_non_null(strstr(site, "checked_mode_test+0x"));
+    assert_null(strstr(site + 1, " allocated\n"));
+    child.environment[0] = NULL;
+    child_run(&child);
+    assert_string_equal(child.err, "");
+}
+
+/* More address space than there is, once what waits in the quarantine has gone. */
+static void memory_that_is_short_is_an_error_as_ever(void **state) {
+    (void)state;
+    assert_null(malloc((size_t)1 << 62));
+    assert_null(malloc(SIZE_MAX));
+    assert_null(calloc(SIZE_MAX / 2, 3));
+    void *block = malloc(10);
+    assert_null(realloc(launder(block), SIZE_MAX - 100));
+    free(block);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "leave") == 0) {
+        return leave_some(NULL);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_usable_size_is_what_was_asked_for),
+        cmocka_unit_test(a_walk_visits_each_block_with_its_size),
+        cmocka_unit_test(statistics_count_what_lies_between_guard_pages),
+        cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
+        cmocka_unit_test(what_is_left_is_listed_at_exit),
+        cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
+    };
+    return cmocka_run_group_tests_name("checked_mode", tests, NULL, heap_is_sound);
+}
