@@ -141,7 +141,7 @@ void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift) {
 
 /* The header says what the rest of the heap should think: a quarantined block of a slab is not live. */
 static void mark_inline(const void *block, bool is_live) {
-    struct block_place place = hak_place_of(block);
+    struct block_place place = hak_place_in(hak_registry_word(block), block);
     if (place.is_exact) {
         unsigned live = HAK_HEADER_LIVE + place.row->class_idx;
         /* relaxed: the block is this thread's */

@@ -10,9 +10,9 @@
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
+#include "heap/sampled.h"
 #include "os/cgroup.h"
 #include "process/background.h"
-#include "heap/sampled.h"
 #include "process/fork.h"
 #include "process/report.h"
 #include "slab/chance.h"
@@ -32,14 +32,14 @@ __attribute__((constructor(101))) static void hak_process_start(void) {
     }
     hak_options_freeze();
     hak_fork_register();
-    if (hak_options.background) {
-        hak_background_start();
-    }
     hak_report_prepare();
     if (hak_options.check) {
         hak_checked_start();
     } else if (hak_options.guard_sample != 0) {
         hak_sampled_start();
+    }
+    if (hak_options.background) {
+        hak_background_start();
     }
     if (hak_tls.heap != NULL) {
         hak_heap_prewarm(hak_tls.heap); /* another library's constructor allocated before this one */

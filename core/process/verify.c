@@ -108,8 +108,8 @@ static const char *check_own_caches(struct heap *heap) {
 }
 
 static const char *check_lists(void) {
-    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
-        if (!hak_slab_list_is_sound(&hak_orphans[c])) {
+    for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
+        if (!hak_slab_list_is_sound(&hak_orphans[i])) {
             return "orphans: a list's links or count are wrong";
         }
     }

@@ -2,7 +2,7 @@
 
 # The shipped files, but for those that talk to the kernel; the lock stands beside the checker's under other names.
 MODEL_CORE := core/base/text.c core/base/chacha.c core/os/fatal.c core/os/lock.c core/process/verify.c core/process/walk.c \
-              $(foreach floor,conf meta slab large heap,$(filter core/$(floor)/%,$(SOURCES)))
+              $(foreach floor,conf meta slab large check heap,$(filter core/$(floor)/%,$(SOURCES)))
 # -fsanitize=thread for its calls at each plain access alone: the functions called are the checker's.
 MODEL_FLAGS := -std=gnu17 -g -O1 -fPIC -pthread -fno-builtin -ftls-model=initial-exec -DHAKMEM_BUILD_RELEASE=0 \
                -DHAKMEM_DEBUG_COUNTERS=0 -Itests/model/shadow -Itests/model -Itests -Icore -Iinclude \

@@ -86,6 +86,31 @@ int hak_os_populate(void *address, size_t bytes) {
     return EINVAL;
 }
 
+int hak_os_advise_huge(void *address, size_t bytes, bool may_be_huge) {
+    (void)address;
+    (void)bytes;
+    (void)may_be_huge;
+    return EINVAL;
+}
+
+/* Checked mode, which no scenario turns on, asks these. */
+int hak_os_forbid(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return ENOMEM;
+}
+
+uintptr_t hak_os_program_entry(void) {
+    return 0;
+}
+
+int hak_os_signal_action(int signal, const struct sigaction *action, struct sigaction *old) {
+    (void)signal;
+    (void)action;
+    (void)old;
+    return EINVAL;
+}
+
 int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
     (void)address;
     (void)old_bytes;
