@@ -66,7 +66,7 @@ RELEASE_FLAGS := $(CORE_FLAGS) -O3 -g -DNDEBUG -DHAKMEM_BUILD_RELEASE=1 \
 DEBUG_FLAGS := $(CORE_FLAGS) -O1 -g -fno-omit-frame-pointer -DHAKMEM_BUILD_RELEASE=0
 # -O3 is for what a hit, a refill or a spill passes through. For the rest it would buy nothing and cost code, which every
 # process that preloads hakmem has in memory. (-Os for some of it saved 4 KiB more and cost random_mixed time.)
-HOT_SOURCES := $(addprefix core/,slab/blocks.c slab/slab.c slab/slab_list.c heap/front.c heap/homeward.c heap/supply.c \
+HOT_SOURCES := $(addprefix core/,slab/blocks.c slab/slab.c slab/slab_list.c slab/tally.c heap/front.c heap/homeward.c heap/supply.c \
                  heap/unified_cache.c api/malloc.c api/cxx.c api/hakmem.c)
 COOL_FLAGS_release := -O2
 COOL_FLAGS_archive := -O2

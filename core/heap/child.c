@@ -29,9 +29,6 @@ static bool others_had_heaps(void) {
 
 /* Blocks of the survivor's own caches go home unlisted and uncounted: the rebuild counts them. */
 static void empty_own_caches(struct heap *heap) {
-    for (unsigned i = 0; i < heap->homeward.count; i++) {
-        hak_atomic_store_relaxed(heap->homeward.refs[i].header, HAK_HEADER_FREE); /* relaxed: one thread */
-    }
     hak_homeward_forget(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         struct class_state *state = &heap->classes[c];

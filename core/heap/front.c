@@ -261,7 +261,9 @@ static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class
         HAK_COUNT(&state->counters, frees, 1);
     }
     if (!is_own_slab) {
-        hak_homeward_add(heap, ref, class_idx);
+        /* release: pairs with the acquire loads in hak_headers_equal(), as in hak_live_to_free() */
+        hak_atomic_store_release(ref.header, HAK_HEADER_FREE);
+        hak_homeward_add(heap, ref.block, class_idx);
         return;
     }
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
@@ -293,20 +295,20 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
     }
     unsigned class_idx = place.row->class_idx;
     struct block_ref *top = hak_tls.top[class_idx];
-    bool is_own_slab = hak_word_has_tag_of(word, hak_tls.low);
-    if (is_own_slab && HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
+    if (!hak_word_has_tag_of(word, hak_tls.low)) {
+        hak_live_to_free(header, block, class_idx, function);
+        hak_count_free(class_idx);
+        hak_homeward_add(heap, block, class_idx);
+        return;
+    }
+    if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
         hak_free_slow(block, function);
         return;
     }
     hak_live_to_cached(header, block, class_idx, function);
     hak_count_free(class_idx);
-    struct block_ref ref = {.block = block, .header = header};
-    if (is_own_slab) {
-        *top = ref;
-        hak_tls.top[class_idx] = top + 1;
-    } else {
-        hak_homeward_add(heap, ref, class_idx);
-    }
+    *top = (struct block_ref){.block = block, .header = header};
+    hak_tls.top[class_idx] = top + 1;
 }
 
 /* A block of no slab and not of the large floor. */

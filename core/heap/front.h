@@ -141,6 +141,22 @@ HAK_ALWAYS_INLINE void hak_live_to_cached(hak_header *header, void *block, size_
     }
 }
 
+/* LIVE -> FREE, not counted yet: the same for a block of another thread's slab. */
+HAK_ALWAYS_INLINE void hak_live_to_free(hak_header *header, void *block, size_t class_idx,
+                                        const char *function) {
+    if (HAKMEM_BUILD_RELEASE) {
+        /* release: pairs with the acquire loads in hak_headers_equal(): who takes the block out sees our
+         * writes */
+        hak_atomic_store_release(header, HAK_HEADER_FREE);
+        return;
+    }
+    /* release: pairs with the acquire loads in hak_headers_equal(), as above */
+    unsigned before = hak_atomic_exchange_release(header, HAK_HEADER_FREE);
+    if (before < HAK_HEADER_LIVE) {
+        hak_fatal_pointer(function, HAK_FAULT_DOUBLE_FREE, block, hak_class_block_bytes[class_idx]);
+    }
+}
+
 /* CACHED -> LIVE: the block is about to be given out. */
 HAK_ALWAYS_INLINE void hak_cached_to_live(hak_header *header, size_t live_header) {
     /* relaxed: the allocating thread's own business until it hands the block on */

@@ -82,7 +82,7 @@ static bool enter_heap(struct heap *heap) {
     uint32_t id = hak_atomic_load_relaxed(&last_id) + 1; /* relaxed: written under the lock */
     bool has_room = id < HEAPS_MAX;
     if (has_room) {
-        heap->id = id;
+        heap->id = heap->homeward.tally.owner = id;
         hak_atomic_store_release(&heaps[id], heap); /* pairs with the load in hak_heap_by_id() */
         hak_atomic_store_relaxed(&last_id, id);     /* relaxed: see hak_heap_last_id() */
     }
@@ -106,6 +106,8 @@ static struct heap *obtain(void) {
             return NULL;
         }
         heap->remote.lock.rank = HAK_RANK_SLAB_LIST;
+        heap->homeward.tally.handler = hak_heap_handle_event;
+        heap->homeward.tally.context = heap;
         hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
         if (!enter_heap(heap)) {
             hak_meta_free(heap, sizeof *heap);
@@ -144,7 +146,7 @@ static void put_back(struct heap *heap) {
 }
 
 void hak_heap_flush(struct heap *heap, bool keep_arrays) {
-    hak_homeward_flush(heap, keep_arrays);
+    hak_homeward_flush(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         if (heap->classes[c].is_used) {
             hak_cache_flush(heap, c, keep_arrays);
@@ -177,7 +179,7 @@ static void abandon(struct heap *heap) {
         state->capacity_blocks = 0;
         state->warm_count = 0;
     }
-    heap->homeward = (struct homeward){0};
+    hak_homeward_forget(heap);
     heap->is_metered = false;
     hak_slab_list_close(&heap->remote);
     put_back(heap);

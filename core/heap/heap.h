@@ -42,9 +42,9 @@ struct class_state {
 
 /* Freed blocks of other threads' slabs, see homeward.h. Owner: the heap's thread. */
 struct homeward {
-    struct block_ref *refs; /* NULL until there is a first one */
-    size_t bytes;           /* the blocks' sizes, summed */
-    unsigned count;
+    struct tally tally;
+    size_t bytes;           /* their sizes, summed */
+    _Atomic unsigned count; /* blocks since the last flush: at least those that are not counted yet */
 };
 
 struct heap {

@@ -3,59 +3,56 @@
  */
 #include "heap/homeward.h"
 #include "conf/options.h"
-#include "meta/arena.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
+#include <string.h>
 
 #define BATCH_BLOCKS  128u
 #define BATCH_IN_DEBT 4u /* while memory is being given back: each block may be the last of its slab */
-#define ARRAY_BYTES   (BATCH_BLOCKS * sizeof(struct block_ref))
 
-/* Bytes of blocks that a batch may hold back, by profile. */
+/* Bytes of blocks that may be uncounted, by profile: they may be all that keeps their slabs from retiring. */
 static const size_t bound_bytes[] = {
     [HAK_PROFILE_DEFAULT] = (size_t)64 * 1024,
     [HAK_PROFILE_CONSERVATIVE] = (size_t)8 * 1024,
     [HAK_PROFILE_THROUGHPUT] = (size_t)128 * 1024,
 };
 
-static void return_batch(struct heap *heap) {
-    unsigned count = heap->homeward.count;
-    heap->homeward.count = 0;
-    heap->homeward.bytes = 0;
-    (void)hak_blocks_return(heap->homeward.refs, count, heap->id, hak_heap_handle_event, heap);
+void hak_homeward_flush(struct heap *heap) {
+    struct homeward *homeward = &heap->homeward;
+    hak_tally_settle(&homeward->tally);
+    hak_atomic_store_relaxed(&homeward->count, 0); /* relaxed: for hak_homeward_uncounted() */
+    homeward->bytes = 0;
+    if (hak_purge_is_owed()) {
+        hak_purge_step();
+    }
 }
 
-void hak_homeward_add(struct heap *heap, struct block_ref ref, unsigned class_idx) {
+void hak_homeward_add(struct heap *heap, const void *block, unsigned class_idx) {
     struct homeward *homeward = &heap->homeward;
     heap->classes[class_idx].is_used = true;
     HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, 1);
-    if (homeward->refs == NULL) {
-        homeward->refs = hak_meta_alloc(ARRAY_BYTES);
-        if (homeward->refs == NULL) {
-            (void)hak_blocks_return(&ref, 1, heap->id, hak_heap_handle_event, heap);
-            return;
-        }
-    }
-    homeward->refs[homeward->count++] = ref;
+    hak_tally_add(&homeward->tally, block);
+    unsigned count = hak_atomic_load_relaxed(&homeward->count) + 1; /* relaxed: written here alone */
+    hak_atomic_store_relaxed(&homeward->count, count);              /* relaxed: as in the flush */
     homeward->bytes += hak_class_block_bytes[class_idx];
     unsigned limit_blocks = hak_purge_is_owed() ? BATCH_IN_DEBT : BATCH_BLOCKS;
-    if (homeward->count >= limit_blocks || homeward->bytes >= bound_bytes[hak_options.tiny_profile]) {
-        return_batch(heap);
-    }
-}
-
-void hak_homeward_flush(struct heap *heap, bool keep_array) {
-    if (heap->homeward.refs != NULL) {
-        return_batch(heap);
-    }
-    if (!keep_array) {
-        hak_homeward_forget(heap);
+    if (count >= limit_blocks || homeward->bytes >= bound_bytes[hak_options.tiny_profile]) {
+        hak_homeward_flush(heap);
     }
 }
 
 void hak_homeward_forget(struct heap *heap) {
-    if (heap->homeward.refs != NULL) {
-        hak_meta_free(heap->homeward.refs, ARRAY_BYTES);
+    heap->homeward.tally.used = 0;
+    memset(heap->homeward.tally.units, 0, sizeof heap->homeward.tally.units);
+    hak_atomic_store_relaxed(&heap->homeward.count, 0); /* relaxed: one thread */
+    heap->homeward.bytes = 0;
+}
+
+size_t hak_homeward_uncounted(void) {
+    size_t sum = 0;
+    for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
+        const struct heap *heap = hak_heap_by_id(id);
+        sum += heap != NULL ? hak_atomic_load_relaxed(&heap->homeward.count) : 0; /* relaxed: a moment's */
     }
-    heap->homeward = (struct homeward){0};
+    return sum;
 }

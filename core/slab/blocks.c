@@ -18,9 +18,6 @@
 #include "slab/thin.h"
 #include <string.h>
 
-/* Units that a returned batch may touch before counts are written back early. A power of two, at most 32. */
-#define TALLY_SLOTS 32u
-
 /* A refill under way: free entries of the caller's array are [first, next), filled from the end downwards. */
 struct sweep {
     struct slab *slab;
@@ -153,78 +150,16 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
     return got;
 }
 
-/*
- * How many blocks of a batch each unit gets: a small direct-mapped table, written back on a collision. By
- * units, not slabs, since a block's address tells its unit.
- */
-struct tally {
-    uintptr_t units[TALLY_SLOTS]; /* address >> HAK_UNIT_SHIFT; 0: never used */
-    unsigned blocks[TALLY_SLOTS];
-    uint32_t used;    /* bits of the slots in use */
-    uint32_t owner;   /* the returning heap */
-    unsigned foreign; /* blocks of slabs that are not its own */
-    hak_event_handler handler;
-    void *context;
-    const struct block_ref *refs; /* the batch */
-};
-
-/*
- * Others have returned every block of the slab and it was retired: what this batch has of it was freed by two
- * threads at once, each unseen by the other.
- */
-HAK_NORETURN static HAK_NOINLINE void die_of_returned_twice(const struct tally *tally, uintptr_t unit,
-                                                            hak_word word) {
-    const struct block_ref *ref = tally->refs;
-    while ((uintptr_t)ref->block >> HAK_UNIT_SHIFT != unit) {
-        ref++;
-    }
-    size_t block_bytes =
-        hak_word_kind(word) == HAK_KIND_SLAB_FREED ? hak_freed_block_bytes(hak_word_number(word)) : 0;
-    hak_fatal_pointer("free", HAK_FAULT_DOUBLE_FREE, ref->block, block_bytes);
-}
-
-static void tally_flush(struct tally *tally, unsigned slot) {
-    hak_word word = hak_registry_word((const void *)(tally->units[slot] << HAK_UNIT_SHIFT));
-    if (HAK_UNLIKELY(hak_word_kind(word) != HAK_KIND_SLAB)) {
-        die_of_returned_twice(tally, tally->units[slot], word);
-    }
-    struct slab *slab = hak_slab_of_map(hak_word_address(word));
-    /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
-    uint32_t owner = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word));
-    tally->foreign += owner != tally->owner ? tally->blocks[slot] : 0;
-    enum hak_slab_event event = hak_slab_count_free(slab, tally->blocks[slot]);
-    if (event != HAK_EVENT_NONE) {
-        tally->handler(slab, event, tally->context);
-    }
-}
-
-/* Gives the slot to a unit, writing back what another one has in it. */
-static HAK_NOINLINE void tally_open(struct tally *tally, unsigned slot, uintptr_t unit) {
-    if ((tally->used >> slot & 1u) != 0) {
-        tally_flush(tally, slot);
-    }
-    tally->used |= (uint32_t)1 << slot;
-    tally->units[slot] = unit;
-    tally->blocks[slot] = 0;
-}
-
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context) {
-    struct tally tally = {.owner = owner, .handler = handler, .context = context, .refs = refs};
+    struct tally tally = {.owner = owner, .handler = handler, .context = context};
     for (const struct block_ref *ref = refs; ref != refs + count; ref++) {
-        uintptr_t unit = (uintptr_t)ref->block >> HAK_UNIT_SHIFT;
-        unsigned slot = (unsigned)unit % TALLY_SLOTS;
         /* release: pairs with the acquire loads in hak_headers_equal(): whoever takes the block out sees our
          * writes */
         hak_atomic_store_release(ref->header, HAK_HEADER_FREE);
-        if (HAK_UNLIKELY(tally.units[slot] != unit)) {
-            tally_open(&tally, slot, unit);
-        }
-        tally.blocks[slot]++;
+        hak_tally_add(&tally, ref->block);
     }
-    for (; tally.used != 0; tally.used &= tally.used - 1) {
-        tally_flush(&tally, hak_ctz32(tally.used));
-    }
+    hak_tally_settle(&tally);
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }

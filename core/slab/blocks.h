@@ -6,6 +6,7 @@
 
 #include "slab/header_map.h"
 #include "slab/slab.h"
+#include "slab/tally.h"
 
 /* A block and its header byte: what a cache holds, so that malloc needs no look-up. */
 struct block_ref {
@@ -19,12 +20,6 @@ struct block_ref {
  * pops rising ones. The caller passes the result to hak_slab_release().
  */
 unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want);
-
-/*
- * Called with a slab that an event is due for: the lease is held and the callee must see to it
- * (hak_slab_retire() or a place to be listed at, then a release).
- */
-typedef void (*hak_event_handler)(struct slab *slab, enum hak_slab_event event, void *context);
 
 /*
  * Returns blocks, of any slabs, whose headers are CACHED, CACHED_ZERO or (just freed) LIVE: FREE into each

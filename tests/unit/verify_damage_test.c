@@ -180,7 +180,6 @@ static void damages_of_slabs_are_found(void **state) {
 static void damages_of_caches_are_found(void **state) {
     (void)state;
     struct block_ref *entry = &is.state->array[1];
-    struct heap *heap = hak_tls.heap;
     uint64_t to_wide = (uintptr_t)entry->block ^ (uintptr_t)is.wide;
     const struct damage damages[] = {
         FIELD(*entry->header, HAK_HEADER_CACHED ^ (HAK_HEADER_LIVE + is.class_idx), "is not marked CACHED"),
@@ -192,15 +191,6 @@ static void damages_of_caches_are_found(void **state) {
     for (size_t i = 0; i < COUNT_OF(damages); i++) {
         find(&damages[i]);
     }
-    /* A live block that is noted as on its way home. */
-    struct block_ref live = {.block = is.small[0], .header = (void *)(uintptr_t)&is.slab->map[0]};
-    struct homeward before = heap->homeward;
-    char why[200] = "";
-    heap->homeward = (struct homeward){.refs = &live, .count = 1};
-    int result = hak_verify(why, sizeof why);
-    heap->homeward = before;
-    assert_int_not_equal(result, 0);
-    assert_non_null(strstr(why, "on its way home"));
 }
 
 static void damages_of_lists_are_found(void **state) {

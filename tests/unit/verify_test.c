@@ -104,15 +104,6 @@ static void a_damaged_cache_is_named(void **state) {
            "heap: a cache or warm pool holds more than it can");
     EXPECT(*entry->header, HAK_HEADER_LIVE + CLASS_OF_112, "heap: a cached block is not marked CACHED");
     EXPECT(entry->block, hak_malloc(1000), "heap: a block is cached under another class");
-
-    struct slab *slab = hak_slab_of_block(live);
-    struct block_ref ref = {.block = live, .header = &slab->map[block_idx_of(live, slab)]};
-    struct homeward saved = hak_tls.heap->homeward;
-    hak_tls.heap->homeward = (struct homeward){.refs = &ref, .bytes = 112, .count = 1};
-    int result = hak_verify(why, sizeof why);
-    hak_tls.heap->homeward = saved;
-    assert_int_equal(result, -1);
-    assert_string_equal(why, "heap: a block on its way home is not marked CACHED");
     hak_free(live);
 }
 

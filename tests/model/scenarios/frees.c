@@ -152,7 +152,7 @@ static void free_what_comes(void) {
     if (block != NULL) {
         ++*(unsigned *)block;
         hak_free_gate(block, "free()");
-        hak_homeward_flush(hak_tls.heap, true);
+        hak_homeward_flush(hak_tls.heap);
     }
 }
 

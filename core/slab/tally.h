@@ -1,0 +1,62 @@
+/*
+ * tally.h - freed blocks that are FREE in their header maps but not counted in their slabs' words yet: how
+ * many there are in each unit.
+ *
+ * Keeps the price of a count, an atomic swap on a line that other threads write too, to one for each slab and
+ * batch. By units, not slabs, since a block's address tells its unit. Until they are counted a slab's word is
+ * below the truth by so many, and the slab cannot be retired, so its words in the registry stay. Not locked:
+ * one thread uses a tally.
+ */
+#ifndef HAK_SLAB_TALLY_H
+#define HAK_SLAB_TALLY_H
+
+#include "base/bits.h"
+#include "base/compiler.h"
+#include "base/config.h"
+#include "slab/slab.h"
+
+/* Units in a tally before counts are written back early. A power of two, at most 32. */
+#define HAK_TALLY_SLOTS 32u
+
+/*
+ * Called with a slab that an event is due for: the lease is held and the callee must see to it
+ * (hak_slab_retire() or a place to be listed at, then a release).
+ */
+typedef void (*hak_event_handler)(struct slab *slab, enum hak_slab_event event, void *context);
+
+/* A small direct-mapped table. Owner: one thread. */
+struct tally {
+    uintptr_t units[HAK_TALLY_SLOTS];     /* address >> HAK_UNIT_SHIFT; 0: never used */
+    unsigned blocks[HAK_TALLY_SLOTS];     /* of slots in use */
+    const void *samples[HAK_TALLY_SLOTS]; /* a block of each unit, for a fatal line */
+    uint32_t used;                        /* bits of the slots in use */
+    uint32_t owner;                       /* the freeing heap */
+    unsigned foreign;                     /* blocks counted in slabs that are not its own */
+    hak_event_handler handler;
+    void *context;
+};
+
+/* Gives the slot to the unit of a block, counting what another one has in it. */
+void hak_tally_open(struct tally *tally, unsigned slot, const void *block);
+
+/*
+ * The slab of a block that this thread has made FREE, or is about to. Ends the program if others have
+ * returned every block of it and it was retired: the block was then freed by two threads at once, each unseen
+ * by the other.
+ */
+struct slab *hak_tally_slab_or_die(const void *block);
+
+/* Counts everything. Slow: no lock held. */
+void hak_tally_settle(struct tally *tally);
+
+/* Adds a block whose header this thread has just made FREE. Slow: no lock held. */
+HAK_INLINE void hak_tally_add(struct tally *tally, const void *block) {
+    uintptr_t unit = (uintptr_t)block >> HAK_UNIT_SHIFT;
+    unsigned slot = (unsigned)unit % HAK_TALLY_SLOTS;
+    if (HAK_UNLIKELY(tally->units[slot] != unit)) {
+        hak_tally_open(tally, slot, block);
+    }
+    tally->blocks[slot]++;
+}
+
+#endif
