@@ -233,9 +233,9 @@ void *hak_calloc_slow(size_t bytes) {
 /* Straight home: for cold classes, and in a heap borrowed for it (NULL when there is no memory for one). */
 static void return_one(struct heap *heap, struct block_ref ref, unsigned class_idx) {
     uint32_t owner = heap != NULL ? heap->id : 0;
-    unsigned foreign = hak_blocks_return(&ref, 1, owner, hak_heap_handle_event, heap);
+    bool is_foreign = hak_block_return(ref, owner, hak_heap_handle_event, heap);
     if (heap != NULL) {
-        HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, foreign);
+        HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, is_foreign);
     }
 }
 

@@ -29,6 +29,9 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context);
 
+/* The same for one block; whether its slab belongs to another heap. */
+bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context);
+
 /*
  * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns how many
  * of its pages hold no memory then; adds the system calls to *calls. Slow: no lock held.
