@@ -13,7 +13,7 @@
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
 #define MARKS          2u
 #define CAPACITY_FIRST 30u
-#define CAPACITY_MAX   1022u
+#define CAPACITY_MAX   2046u
 #define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
 #define HEAT_TO_ARRAY  32u /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */

@@ -18,7 +18,7 @@
 
 #include <pthread.h>
 
-#define CLASS_OF_64    3u  /* a cache has 1022 blocks at most */
+#define CLASS_OF_64    3u  /* a cache has 2046 blocks at most */
 #define CLASS_OF_768   17u /* for the test of cold classes */
 #define CLASS_OF_896   18u /* for that of LIFO */
 #define CLASS_OF_1024  19u /* a cache has 128 KiB of them at most */
@@ -98,7 +98,8 @@ static void a_cache_that_ping_pongs_doubles_up_to_its_bound(void **state) {
     assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 254);
     assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 510);
     assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 1022);
-    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 1022);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 2046);
+    assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_64), 2046);
     assert_true(hak_cache_make_hot(heap, CLASS_OF_1024, 0));
     assert_int_equal(heap->classes[CLASS_OF_1024].capacity_blocks, FIRST);
     assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_1024), 62);
