@@ -2,8 +2,8 @@
 //
 // Does: run each section between two calls of instr_mark(), at which callgrind (--dump-before=instr_mark)
 // writes out what it counted; print one line for each section, in order. Patterns, all with 16-byte aligned
-// sizes: `local`: 4 blocks allocated and freed again (the hit path); `batch`: 2000 at once, last in first
-// out (refill and spill included); `remote`: 2000 allocated by one thread and freed by another. Each is run
+// sizes: `local`: 4 blocks allocated and freed again (the hit path); `batch`: 4000 at once, last in first
+// out (refill and spill included); `remote`: 4000 allocated by one thread and freed by another. Each is run
 // once untimed before it is counted. The same loops over two empty functions are sections too (allocator
 // `empty`): the runner subtracts them.
 // Does not: time anything, and is of no use without callgrind. Arguments: the pairs of each section.
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LOCAL_BLOCKS = 4, MANY_BLOCKS = 2000 };
+enum { LOCAL_BLOCKS = 4, MANY_BLOCKS = 4000 };
 
 typedef void *malloc_fn(size_t bytes);
 typedef void free_fn(void *block);

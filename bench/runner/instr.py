@@ -109,8 +109,8 @@ def render(counts: Dict[str, Dict[Key, float]]) -> str:
     names = list(counts)
     titles = {
         "local": "local: 4 blocks at a time, the hit path",
-        "batch": "batch: 2000 blocks, last in first out",
-        "remote": "remote: 2000 blocks, freed by another thread",
+        "batch": "batch: 4000 blocks, last in first out",
+        "remote": "remote: 4000 blocks, freed by another thread",
     }
     width = max(10, *(len(n) + 2 for n in names))
     text = []
