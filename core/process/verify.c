@@ -4,8 +4,8 @@
  * A slab is checked under its lease, so that only frees can happen meanwhile: a FREE byte that is stored and
  * not yet counted makes the count run below the map for a moment, and for as long as a thread is preempted
  * there. Such a slab is looked at again for a while before it is blamed, unless threads have put off counts
- * that explain it; and so are SuperSlabs, whose units are nobody's while a thread makes a slab of them. Lists,
- * extents and mappings are exact, under their locks.
+ * that explain it; and so are SuperSlabs, whose units are nobody's while a thread makes a slab of them.
+ * Lists, extents and mappings are exact, under their locks.
  */
 #include "process/verify.h"
 #include "heap/checked.h"

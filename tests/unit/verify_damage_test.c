@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "hakmem.h"
 #include "heap/heap.h"
-#include "heap/homeward.h"
 #include "large/extent.h"
 #include "large/mapping.h"
 #include "large/retain.h"
