@@ -90,6 +90,7 @@ class Commands(unittest.TestCase):
 class RealPrograms(unittest.TestCase):
     ROWS = ("--set", "real", "--rounds", "2", "--no-noise-check")
 
+    @unittest.skipUnless(shutil.which("sqlite3") and shutil.which("jq"), "sqlite3 or jq is not installed")
     def test_each_program_is_a_row_with_time_and_memory(self):
         fake = support.library("slow200", "FAKE_SPIN=200")
         run = support.compare(
@@ -102,8 +103,6 @@ class RealPrograms(unittest.TestCase):
         self.assertGreater(rows["sqlite3"]["samples"]["fake"][0]["peak_rss_kib"], 1024)
 
     def test_what_is_not_installed_is_named(self):
-        path = os.path.dirname(shutil.which("sqlite3"))
-        self.assertTrue(os.path.exists(os.path.join(path, "sqlite3")))
         empty = support.folder("programs")
         for name in ("python3", "cc"):
             os.symlink(shutil.which(name), os.path.join(empty, name))
