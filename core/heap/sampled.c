@@ -23,7 +23,8 @@ void hak_sampled_start(void) {
 static int64_t next_interval(struct heap *heap) {
     heap->sample_chance = heap->sample_chance * CHANCE_MULTIPLIER + (uintptr_t)heap + 1;
     uint64_t every = hak_options.guard_sample;
-    return (int64_t)(every / 2 + (heap->sample_chance >> CHANCE_SHIFT) % (every + 1));
+    uint64_t half = every / 2;
+    return (int64_t)(every - half + (heap->sample_chance >> CHANCE_SHIFT) % (2 * half + 1));
 }
 
 /* What an allocation of this size takes from slabs now and for the ones to come. */
@@ -54,7 +55,7 @@ void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
     if (heap->sample_left > 0) {
         return NULL;
     }
-    heap->sample_left = next_interval(heap) + 1;
+    heap->sample_left = next_interval(heap);
     return hak_guarded_live() < SAMPLED_LIVE_MAX ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
                                                  : NULL;
 }

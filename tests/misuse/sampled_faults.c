@@ -277,6 +277,21 @@ static void threads_and_forks_work(void) {
     exit(0);
 }
 
+/* One of one: no chance is left, and each ends where its page does. */
+static void every_block_is_sampled(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        char *block = must(malloc(64));
+        if (((uintptr_t)block + 64) % (size_t)sysconf(_SC_PAGESIZE) != 0) {
+            say("one was not sampled\n");
+        }
+        if (i % 2 == 0) {
+            free(block);
+        }
+    }
+    say("sound\n");
+    exit(0);
+}
+
 /* More live blocks than can have guard pages. */
 static void many_live_blocks_work(void) {
     enum { COUNT = 20000 };
@@ -308,6 +323,7 @@ static const struct fault_case cases[] = {
     {"sound_stack_overflow_ends_on_the_other_stack", stack_overflow_ends_on_the_other_stack},
     {"sound_every_form_works", every_form_works},
     {"sound_threads_and_forks_work", threads_and_forks_work},
+    {"sound_every_block_is_sampled", every_block_is_sampled},
     {"sound_many_live_blocks_work", many_live_blocks_work},
 };
 
