@@ -43,7 +43,7 @@ void hak_homeward_add(struct heap *heap, const void *block, unsigned class_idx) 
 
 void hak_homeward_forget(struct heap *heap) {
     heap->homeward.tally.used = 0;
-    memset(heap->homeward.tally.units, 0, sizeof heap->homeward.tally.units);
+    memset(heap->homeward.tally.samples, 0, sizeof heap->homeward.tally.samples);
     hak_atomic_store_relaxed(&heap->homeward.count, 0); /* relaxed: one thread */
     heap->homeward.bytes = 0;
 }

@@ -6,50 +6,40 @@
 #include "slab/superslab.h"
 #include "slab/thin.h"
 
-/* Slabs that are wholly free, which a thread may have fetched ahead of need, retire; whoever owns them. */
-static void retire_free_slabs(struct heap *heap) {
+/*
+ * Visits every slab, whoever owns it, that nobody works on: with `is_purging` the pages beneath its free
+ * blocks go; one that is wholly free, which a thread may have fetched ahead of need, retires. Returns the
+ * bytes given back.
+ */
+static size_t visit_slabs(struct heap *heap, bool is_purging) {
+    size_t given_bytes = 0;
     struct superslab *superslab;
     for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
             struct slab *slab = &superslab->slabs[unit];
+            unsigned calls = 0;
             if (hak_slab_lease_any(slab)) {
+                given_bytes += is_purging ? hak_thin_purge(slab, &calls) : 0;
                 hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
             }
         }
     }
-}
-
-size_t hak_reclaim_everything(struct heap *heap) {
-    if (heap != NULL) {
-        hak_heap_flush(heap, true);
-    }
-    retire_free_slabs(heap);
-    size_t given_bytes = hak_large_trim(0); /* first: its empty extents become SuperSlabs to unmap */
-    return given_bytes + hak_superslab_trim(0);
-}
-
-/* Pages beneath free blocks of one slab, whoever owns it; a slab that somebody works on is left alone. */
-static size_t purge_slab(struct slab *slab, struct heap *heap) {
-    if (!hak_slab_lease_any(slab)) {
-        return 0;
-    }
-    unsigned calls = 0;
-    size_t given_bytes = hak_thin_purge(slab, &calls);
-    hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
     return given_bytes;
 }
 
-size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {
-    size_t given_bytes = 0;
-    struct superslab *superslab;
+static size_t reclaim(struct heap *heap, bool is_purging, size_t keep_bytes) {
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
-    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
-        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            given_bytes += purge_slab(&superslab->slabs[unit], heap);
-        }
-    }
-    given_bytes += hak_large_trim(keep_bytes);
+    size_t given_bytes = visit_slabs(heap, is_purging);
+    given_bytes += hak_large_trim(keep_bytes); /* first: its empty extents become SuperSlabs to unmap */
     return given_bytes + hak_superslab_trim(keep_bytes);
+}
+
+size_t hak_reclaim_everything(struct heap *heap) {
+    return reclaim(heap, false, 0);
+}
+
+size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {
+    return reclaim(heap, true, keep_bytes);
 }

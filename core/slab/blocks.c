@@ -167,15 +167,9 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
 }
 
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {
-    struct slab *slab = hak_tally_slab_or_die(ref.block);
-    /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
-    bool is_foreign = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word)) != owner;
     /* release: pairs with the acquire loads in hak_headers_equal(), as in hak_blocks_return() */
     hak_atomic_store_release(ref.header, HAK_HEADER_FREE);
-    enum hak_slab_event event = hak_slab_count_free(slab, 1);
-    if (event != HAK_EVENT_NONE) {
-        handler(slab, event, context);
-    }
+    bool is_foreign = hak_tally_count(ref.block, 1, owner, handler, context);
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }

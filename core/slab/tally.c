@@ -5,7 +5,7 @@
 #include "os/fatal.h"
 #include "slab/slab_word.h"
 
-struct slab *hak_tally_slab_or_die(const void *block) {
+static struct slab *slab_or_die(const void *block) {
     hak_word word = hak_registry_word(block);
     if (HAK_UNLIKELY(hak_word_kind(word) != HAK_KIND_SLAB)) {
         size_t block_bytes =
@@ -15,17 +15,24 @@ struct slab *hak_tally_slab_or_die(const void *block) {
     return hak_slab_of_map(hak_word_address(word));
 }
 
-static void count_slot(struct tally *tally, unsigned slot) {
-    struct slab *slab = hak_tally_slab_or_die(tally->samples[slot]);
-    unsigned blocks = tally->blocks[slot];
+bool hak_tally_count(const void *block, unsigned blocks, uint32_t owner, hak_event_handler handler,
+                     void *context) {
+    struct slab *slab = slab_or_die(block);
     /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
-    uint32_t owner = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word));
-    tally->foreign += owner != tally->owner ? blocks : 0;
-    tally->units[slot] = 0;
+    bool is_foreign = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word)) != owner;
     enum hak_slab_event event = hak_slab_count_free(slab, blocks);
     if (event != HAK_EVENT_NONE) {
-        tally->handler(slab, event, tally->context);
+        handler(slab, event, context);
     }
+    return is_foreign;
+}
+
+static void count_slot(struct tally *tally, unsigned slot) {
+    const void *block = tally->samples[slot];
+    unsigned blocks = tally->blocks[slot];
+    tally->samples[slot] = NULL;
+    bool is_foreign = hak_tally_count(block, blocks, tally->owner, tally->handler, tally->context);
+    tally->foreign += is_foreign ? blocks : 0;
 }
 
 HAK_NOINLINE void hak_tally_open(struct tally *tally, unsigned slot, const void *block) {
@@ -33,7 +40,6 @@ HAK_NOINLINE void hak_tally_open(struct tally *tally, unsigned slot, const void 
         count_slot(tally, slot);
     }
     tally->used |= (uint32_t)1 << slot;
-    tally->units[slot] = (uintptr_t)block >> HAK_UNIT_SHIFT;
     tally->samples[slot] = block;
     tally->blocks[slot] = 0;
 }

@@ -26,9 +26,8 @@ typedef void (*hak_event_handler)(struct slab *slab, enum hak_slab_event event, 
 
 /* A small direct-mapped table. Owner: one thread. */
 struct tally {
-    uintptr_t units[HAK_TALLY_SLOTS];     /* address >> HAK_UNIT_SHIFT; 0: never used */
+    const void *samples[HAK_TALLY_SLOTS]; /* a block of each slot's unit; NULL: the slot is not in use */
     unsigned blocks[HAK_TALLY_SLOTS];     /* of slots in use */
-    const void *samples[HAK_TALLY_SLOTS]; /* a block of each unit, for a fatal line */
     uint32_t used;                        /* bits of the slots in use */
     uint32_t owner;                       /* the freeing heap */
     unsigned foreign;                     /* blocks counted in slabs that are not its own */
@@ -40,20 +39,20 @@ struct tally {
 void hak_tally_open(struct tally *tally, unsigned slot, const void *block);
 
 /*
- * The slab of a block that this thread has made FREE, or is about to. Ends the program if others have
- * returned every block of it and it was retired: the block was then freed by two threads at once, each unseen
- * by the other.
+ * Counts `blocks` FREE blocks of one unit, `block` one of them, and has the handler see to an event. Whether
+ * their slab is not the owner's. Ends the program if others have returned every block of the slab and it was
+ * retired: the block was then freed by two threads at once, each unseen by the other. Slow: no lock held.
  */
-struct slab *hak_tally_slab_or_die(const void *block);
+bool hak_tally_count(const void *block, unsigned blocks, uint32_t owner, hak_event_handler handler,
+                     void *context);
 
 /* Counts everything. Slow: no lock held. */
 void hak_tally_settle(struct tally *tally);
 
 /* Adds a block whose header this thread has just made FREE. Slow: no lock held. */
 HAK_INLINE void hak_tally_add(struct tally *tally, const void *block) {
-    uintptr_t unit = (uintptr_t)block >> HAK_UNIT_SHIFT;
-    unsigned slot = (unsigned)unit % HAK_TALLY_SLOTS;
-    if (HAK_UNLIKELY(tally->units[slot] != unit)) {
+    unsigned slot = (unsigned)((uintptr_t)block >> HAK_UNIT_SHIFT) % HAK_TALLY_SLOTS;
+    if (HAK_UNLIKELY(((uintptr_t)tally->samples[slot] ^ (uintptr_t)block) >> HAK_UNIT_SHIFT != 0)) {
         hak_tally_open(tally, slot, block);
     }
     tally->blocks[slot]++;
