@@ -48,7 +48,7 @@ static void *map_fresh(size_t bytes, size_t align, uint64_t now_ms) {
         hak_mapping_drop_record(mapping);
         return NULL;
     }
-    if (hak_registry_prepare(p, HAK_UNIT_BYTES) != 0) {
+    if (hak_mapping_prepare_words(p, bytes) != 0) {
         (void)hak_os_unmap(p, bytes);
         hak_mapping_drop_record(mapping);
         return NULL;
@@ -141,7 +141,8 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
 /* No lock; the block is the caller's and nothing of hakmem's lies behind it in its kernel mapping. */
 static bool extend_in_place(struct hak_mapping *mapping, void *p, size_t old_bytes, size_t bytes) {
     size_t before_bytes = hak_seams_last(&mapping->seams); /* mremap takes one kernel mapping */
-    if (hak_os_resize((char *)p + before_bytes, old_bytes - before_bytes, bytes - before_bytes) != 0) {
+    if (hak_mapping_prepare_words(p, bytes) != 0 ||
+        hak_os_resize((char *)p + before_bytes, old_bytes - before_bytes, bytes - before_bytes) != 0) {
         return false;
     }
     hak_lock_acquire(&hak_large_lock);

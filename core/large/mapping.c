@@ -207,11 +207,21 @@ void hak_mapping_transit_to_spare(struct hak_mapping *mapping) {
 
 /* ---- choice ---- */
 
+/* A piece starts only where a word can be stored without mapping a registry leaf, which the lock forbids. */
+static bool may_start(uintptr_t address) {
+    return hak_registry_is_prepared((const void *)address);
+}
+
+/* Either close to `bytes`, or long enough to be cut and cut where a piece may start. */
+static bool is_fit(const struct hak_mapping *m, size_t bytes, size_t align) {
+    return m->bytes >= bytes && hak_is_aligned(m->base, align) &&
+           (!hak_mapping_is_worth_cutting(bytes, m->bytes - bytes) || may_start(m->base + bytes));
+}
+
 struct hak_mapping *hak_mapping_best_fit(size_t bytes, size_t align) {
     struct hak_mapping *best = NULL;
     for (struct hak_mapping *m = newest_kept; m != NULL; m = m->older) {
-        bool fits = m->bytes >= bytes && hak_is_aligned(m->base, align);
-        if (fits && (best == NULL || m->bytes < best->bytes)) {
+        if (is_fit(m, bytes, align) && (best == NULL || m->bytes < best->bytes)) {
             best = m;
         }
     }
@@ -265,13 +275,8 @@ void hak_mapping_resize_live(struct hak_mapping *mapping, size_t bytes) {
     account_live(bytes);
 }
 
-/* A piece starts only where a word can be stored without mapping a registry leaf: where its whole did. */
-static bool may_start(uintptr_t address, const struct hak_mapping *whole) {
-    return address >> HAK_LEAF_SHIFT == whole->base >> HAK_LEAF_SHIFT;
-}
-
 bool hak_mapping_cut(struct hak_mapping *mapping, size_t bytes) {
-    struct hak_mapping *rest = may_start(mapping->base + bytes, mapping) ? hak_mapping_take_spare() : NULL;
+    struct hak_mapping *rest = may_start(mapping->base + bytes) ? hak_mapping_take_spare() : NULL;
     if (rest == NULL) {
         return false;
     }
@@ -303,9 +308,12 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     if (!is_joinable(mapping, after) || after->bytes < more_bytes) {
         return false;
     }
+    bool is_cut = hak_mapping_is_worth_cutting(bytes, after->bytes - more_bytes);
+    if (is_cut && !may_start(after->base + more_bytes)) {
+        return false;
+    }
     unlink_kept(after);
-    if (!hak_mapping_is_worth_cutting(bytes, after->bytes - more_bytes) ||
-        !may_start(after->base + more_bytes, after)) {
+    if (!is_cut) {
         hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
         hak_mapping_resize_live(mapping, mapping->bytes + after->bytes);
         mapping->after = after->after;

@@ -92,7 +92,7 @@ struct hak_mapping *hak_mapping_around(const void *p);
 struct hak_mapping *hak_mapping_oldest(void);
 
 /* Cuts a TRANSIT or LIVE piece to `bytes`; the rest becomes a kept piece. False: no spare record, or
- * the rest starts beyond the registry leaf of the piece. */
+ * the rest would start where the registry is not prepared. */
 bool hak_mapping_cut(struct hak_mapping *mapping, size_t bytes);
 
 /* Extends a LIVE piece to at least `bytes` over the kept neighbour behind it; false when there is no room. */

@@ -35,6 +35,11 @@ void hak_mapping_drop_record(struct hak_mapping *mapping) {
     hak_lock_release(&hak_large_lock);
 }
 
+int hak_mapping_prepare_words(const void *base, size_t bytes) {
+    size_t cut_bytes_max = hak_large_policy.cut_bytes_max;
+    return hak_registry_prepare(base, bytes < cut_bytes_max ? bytes : cut_bytes_max);
+}
+
 void hak_mapping_lock_with_spare(void) {
     hak_lock_acquire(&hak_large_lock);
     if (!hak_mapping_has_spare()) {

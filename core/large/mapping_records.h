@@ -18,4 +18,10 @@ void hak_mapping_drop_record(struct hak_mapping *mapping);
  */
 void hak_mapping_lock_with_spare(void);
 
+/*
+ * Prepares the registry for the start of a piece and for the places where it may be cut: those within
+ * hak_large_policy.cut_bytes_max. 0 or ENOMEM. May map leaves: no lock held.
+ */
+int hak_mapping_prepare_words(const void *base, size_t bytes);
+
 #endif

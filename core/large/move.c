@@ -3,7 +3,7 @@
  */
 #include "large/move.h"
 #include "base/bits.h"
-#include "meta/registry.h"
+#include "large/mapping_records.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -35,7 +35,7 @@ void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slac
     }
     char *start = reserved;
     char *target = (char *)hak_round_up((uintptr_t)start - place.offset, place.align) + place.offset;
-    if (hak_registry_prepare(target, HAK_UNIT_BYTES) != 0) {
+    if (hak_mapping_prepare_words(target, bytes) != 0) {
         (void)hak_os_unmap(start, total_bytes);
         return NULL;
     }

@@ -9,9 +9,9 @@
 #include "large/seams.h"
 
 /*
- * Reserves `bytes` bytes at a multiple of `align` for the pages at `from` to move to, with the registry leaf
- * of its start. Long ranges get `from`'s offset in 2 MiB. Room for `slack_bytes` behind is made sure of too,
- * so that a block can grow in place for a while. NULL when it cannot be had.
+ * Reserves `bytes` bytes at a multiple of `align` for the pages at `from` to move to, with the registry
+ * prepared as for a piece. Long ranges get `from`'s offset in 2 MiB. Room for `slack_bytes` behind is made
+ * sure of too, so that a block can grow in place for a while. NULL when it cannot be had.
  */
 void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slack_bytes);
 

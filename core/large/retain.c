@@ -31,6 +31,7 @@ struct hak_large_policy hak_large_policy = {
     .release_bytes_max = 16 * MIB,
     .kept_count_max = 64,
     .move_min_bytes = (size_t)128 * 1024,
+    .cut_bytes_max = (size_t)64 * 1024 * MIB,
     .moved_count_max = 16384,
     .parked_bytes_max = HAK_PARKED_BYTES_MAX,
 };

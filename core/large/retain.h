@@ -28,6 +28,8 @@ struct hak_large_policy {
     size_t kept_count_max; /* free mappings kept, whatever their size */
     size_t move_min_bytes; /* realloc moves pages instead of copying from this size up */
     _Atomic size_t parked_bytes_max; /* the longest run that is parked (parked.h); read without the lock */
+    size_t cut_bytes_max;   /* a kept piece is cut within its first so many bytes: each 4 GiB of them want a
+                               leaf */
     size_t moved_count_max; /* live mappings above which realloc copies page runs: the kernel limits maps */
 };
 extern struct hak_large_policy hak_large_policy;

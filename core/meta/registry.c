@@ -126,6 +126,12 @@ int hak_registry_prepare(const void *address, size_t bytes) {
     return 0;
 }
 
+bool hak_registry_is_prepared(const void *address) {
+    /* acquire: pairs with the release in prepare_leaf() */
+    return hak_registry_covers(address) &&
+           hak_atomic_load_acquire(&hak_registry.top[(uintptr_t)address >> HAK_LEAF_SHIFT]) != 0;
+}
+
 void hak_registry_store(const void *address, hak_word word) {
     uintptr_t a = (uintptr_t)address;
     uintptr_t offset =

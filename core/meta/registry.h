@@ -133,6 +133,9 @@ hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number);
  */
 int hak_registry_prepare(const void *address, size_t bytes);
 
+/* Whether a word can be stored for `address`. Any thread, under any lock. */
+bool hak_registry_is_prepared(const void *address);
+
 /* Stores one word; the unit's range is prepared and the caller's. */
 void hak_registry_store(const void *address, hak_word word);
 

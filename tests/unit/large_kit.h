@@ -80,6 +80,18 @@ static inline bool call_fails(void) {
     return false;
 }
 
+/* Where the next mapping of at least 1 MiB is to lie whose place hakmem leaves to the kernel; NULL: there. */
+static void *next_place;
+
+static inline void *place_for(void *address, size_t bytes) {
+    void *place = next_place;
+    if (address != NULL || bytes < MIB || place == NULL) {
+        return address;
+    }
+    next_place = NULL;
+    return place;
+}
+
 /* A kernel with larger OS pages would never return an address between two of them. */
 static inline void *map_between_large_pages(void *address, size_t bytes, int protection, int flags) {
     size_t page_bytes = hak_os_page_bytes();
@@ -99,6 +111,7 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
     if (call_fails()) {
         return MAP_FAILED;
     }
+    address = place_for(address, bytes);
     if (fd == -1 && !has_real_pages()) {
         return map_between_large_pages(address, bytes, protection, flags);
     }

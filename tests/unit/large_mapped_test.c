@@ -353,6 +353,94 @@ static void a_long_kept_piece_is_cut_and_becomes_whole_again(void **state) {
     release(whole);
 }
 
+/* An end of a registry leaf that is far from all that is mapped, another one with each call. */
+static char *new_leaf_end(void) {
+    static uintptr_t leaves_below = 16;
+    char *p = must_alloc(MIB);
+    uintptr_t end = hak_round_down((uintptr_t)p, (size_t)1 << HAK_LEAF_SHIFT);
+    release(p);
+    leaves_below += 4;
+    return (char *)(end - (leaves_below << HAK_LEAF_SHIFT));
+}
+
+static char *alloc_at(char *place, size_t bytes) {
+    (void)hak_large_trim(0);
+    next_place = place;
+    char *p = must_alloc(bytes);
+    assert_ptr_equal(p, place);
+    return p;
+}
+
+/* Where the kernel puts a block is chance: one across the end of a leaf is cut and joined like any other. */
+static void a_piece_across_two_registry_leaves_is_cut_like_any(void **state) {
+    (void)state;
+    keep_everything();
+    char *whole = alloc_at(new_leaf_end() - 10 * MIB, 30 * MIB);
+    release(whole);
+    char *a = must_alloc(12 * MIB); /* what is left starts behind the end of the leaf */
+    assert_ptr_equal(a, whole);
+    assert_int_equal(usable(a), 12 * MIB);
+    assert_ptr_equal(resize(a, 14 * MIB), whole);
+    assert_int_equal(usable(a), 14 * MIB);
+    assert_ptr_equal(must_alloc(16 * MIB), whole + 14 * MIB);
+    assert_ptr_equal(resize(a, 11 * MIB), whole);
+    assert_int_equal(counts_now().kept_bytes, 3 * MIB);
+    check_sound();
+    release(a);
+    release(whole + 14 * MIB);
+    assert_int_equal(counts_now().kept_blocks, 1);
+    check_all_freed();
+}
+
+static void a_block_that_grows_into_another_leaf_is_cut_there(void **state) {
+    (void)state;
+    keep_everything();
+    char *p = alloc_at(new_leaf_end() - 10 * MIB, 5 * MIB);
+    assert_ptr_equal(resize(p, 20 * MIB), p);
+    assert_ptr_equal(resize(p, 12 * MIB), p);
+    assert_int_equal(counts_now().kept_bytes, 8 * MIB);
+    char *moved_to = new_leaf_end() - 10 * MIB;
+    char *wall = must_alloc(8 * MIB);
+    assert_ptr_equal(wall, p + 12 * MIB);
+    use(p, 12 * MIB);
+    next_place = moved_to;
+    char *moved = resize(p, 30 * MIB);
+    assert_ptr_not_equal(moved, p);
+    assert_int_equal((uintptr_t)moved >> HAK_LEAF_SHIFT, (uintptr_t)moved_to >> HAK_LEAF_SHIFT);
+    assert_ptr_equal(resize(moved, 12 * MIB), moved);
+    assert_int_equal(counts_now().kept_bytes, 18 * MIB);
+    check_sound();
+    release(moved);
+    release(wall);
+    check_all_freed();
+}
+
+/* A piece with an end where no word can be stored is left alone rather than given whole for less. */
+static void what_cannot_be_cut_is_no_fit(void **state) {
+    (void)state;
+    struct hak_large_policy policy = hak_large_policy;
+    keep_everything();
+    hak_large_policy.cut_bytes_max = HAK_UNIT_BYTES;
+    char *whole = alloc_at(new_leaf_end() - 10 * MIB, 30 * MIB);
+    release(whole);
+    char *a = must_alloc(12 * MIB);
+    assert_int_equal(usable(a), 12 * MIB);
+    assert_ptr_not_equal(a, whole);
+    char *b = must_alloc(9 * MIB); /* this much it can give */
+    assert_ptr_equal(b, whole);
+    char *c = resize(b, 11 * MIB);
+    assert_ptr_not_equal(c, whole);
+    assert_int_equal(usable(c), 11 * MIB);
+    char *d = must_alloc(30 * MIB); /* and all of it */
+    assert_int_equal(usable(d), 30 * MIB);
+    check_sound();
+    release(a);
+    release(c);
+    release(d);
+    hak_large_policy.cut_bytes_max = policy.cut_bytes_max;
+    check_all_freed();
+}
+
 static void too_short_a_piece_is_moved_where_it_can_be_longer(void **state) {
     (void)state;
     keep_everything();
@@ -826,6 +914,9 @@ int main(void) {
         TEST(a_floor_that_falls_is_paid_for_in_pieces),
         TEST(the_shortest_kept_piece_that_fits_is_taken),
         TEST(a_long_kept_piece_is_cut_and_becomes_whole_again),
+        TEST(a_piece_across_two_registry_leaves_is_cut_like_any),
+        TEST(a_block_that_grows_into_another_leaf_is_cut_there),
+        TEST(what_cannot_be_cut_is_no_fit),
         TEST(too_short_a_piece_is_moved_where_it_can_be_longer),
         TEST(no_more_pieces_are_kept_than_allowed),
         TEST(a_trim_gives_everything_back),
