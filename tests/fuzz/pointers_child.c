@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TIME_LIMIT_S   10
+#define TIME_LIMIT_S   60
 #define SAID_BYTES_MAX 1024u
 #define RESIZED_BYTES  5000u
 

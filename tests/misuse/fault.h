@@ -23,7 +23,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define TIME_LIMIT_S 20
+#define TIME_LIMIT_S 60
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 

@@ -104,7 +104,7 @@ static int give_the_plugin_memory(void) {
 
 static int free_a_stack_pointer(void) {
     char local[64];
-    alarm(10);
+    alarm(60);
     free(launder(local + 16));
     return 0;
 }

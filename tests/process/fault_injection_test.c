@@ -338,7 +338,7 @@ static unsigned run_plan(enum call call, int error, unsigned from, bool is_lasti
     plan.error = error;
     plan.from = from;
     plan.is_lasting = is_lasting;
-    child = (struct child){.function = live_through_the_plan, .timeout_s = 15};
+    child = (struct child){.function = live_through_the_plan};
     child_run(&child);
     if (!child_succeeded(&child)) {
         print_error("%s fails with %s, %s call %u\n", call_names[call], strerror(error),

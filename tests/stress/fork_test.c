@@ -29,7 +29,7 @@
 
 #define THREADS       8u
 #define SHARED_SLOTS  800u
-#define CHILD_LIMIT_S 300u /* a machine that is busy with other things makes no deadlock of it */
+#define CHILD_LIMIT_S 300u /* a machine that is busy with other things makes no deadlock */
 #define FORKS         36u
 
 static const struct load load = {8, 60000, 32, 32, 8};
