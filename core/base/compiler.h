@@ -14,6 +14,9 @@
 #define HAK_INLINE   static inline
 /* For the allocation and free gates alone: they are two calls' whole bodies and gcc must not outline them. */
 #define HAK_ALWAYS_INLINE static inline __attribute__((always_inline))
+/* What each process runs once, when it starts. Left to itself gcc puts it among what is rarely run, whose
+ * pages a trivial process should not have (layout.ld). */
+#define HAK_AT_START __attribute__((section(".text.startup")))
 /* A big zeroed table of which few pages are ever touched: it lies behind all small variables, see layout.ld.
  */
 #define HAK_TABLE    __attribute__((section(".bss.hak_table")))

@@ -49,7 +49,7 @@ void hak_options_parse(struct hak_options *options, char *const *environment, in
  * Bounds what may be kept free by the container's memory limit (0: none): proved cycles keep at most a
  * sixteenth of it, empty SuperSlabs a thirty-second. As hak_options_read(), after it.
  */
-HAK_COLD void hak_options_bound(struct hak_options *options, uint64_t limit_bytes);
+void hak_options_bound(struct hak_options *options, uint64_t limit_bytes);
 
 /* Writes the table of all options to the descriptor. */
 HAK_COLD void hak_options_help(int fd);

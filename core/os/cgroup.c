@@ -26,7 +26,8 @@ struct hierarchy {
 };
 
 /* Reads a file whose path has three parts, as text. False when there is none, or the path is too long. */
-static bool read_text(const char *root, const char *middle, const char *end, char *out, size_t out_bytes) {
+static HAK_AT_START bool read_text(const char *root, const char *middle, const char *end, char *out,
+                                   size_t out_bytes) {
     char path[PATH_BYTES];
     struct text text = hak_text_over(path, sizeof path - 1);
     hak_text_string(&text, root);
@@ -42,7 +43,7 @@ static bool read_text(const char *root, const char *middle, const char *end, cha
     return true;
 }
 
-static uint64_t limit_at(const char *root, const struct hierarchy *hierarchy) {
+static HAK_AT_START uint64_t limit_at(const char *root, const struct hierarchy *hierarchy) {
     char place[PATH_BYTES];
     char number[32];
     struct text text = hak_text_over(place, sizeof place - 1);
@@ -61,7 +62,7 @@ static uint64_t limit_at(const char *root, const struct hierarchy *hierarchy) {
 }
 
 /* The lowest of the group's limit and those of the groups that it lies in. Shortens the path. */
-static uint64_t lowest_limit(const char *root, struct hierarchy *hierarchy) {
+static HAK_AT_START uint64_t lowest_limit(const char *root, struct hierarchy *hierarchy) {
     uint64_t lowest = NO_LIMIT;
     for (unsigned depth = 0; depth < DEPTH_MAX; depth++) {
         uint64_t limit = limit_at(root, hierarchy);
@@ -75,7 +76,7 @@ static uint64_t lowest_limit(const char *root, struct hierarchy *hierarchy) {
     return lowest;
 }
 
-static bool names_memory(const char *controllers, const char *end) {
+static HAK_AT_START bool names_memory(const char *controllers, const char *end) {
     static const char memory[] = "memory";
     for (const char *c = controllers; c < end; c++) {
         const char *comma = memchr(c, ',', (size_t)(end - c));
@@ -89,7 +90,7 @@ static bool names_memory(const char *controllers, const char *end) {
 }
 
 /* Fills in the paths that the lines tell. */
-static void read_lines(char *lines, struct hierarchy *first, struct hierarchy *second) {
+static HAK_AT_START void read_lines(char *lines, struct hierarchy *first, struct hierarchy *second) {
     for (char *line = lines, *next; line != NULL && *line != '\0'; line = next) {
         next = strchr(line, '\n');
         if (next != NULL) {
@@ -107,7 +108,7 @@ static void read_lines(char *lines, struct hierarchy *first, struct hierarchy *s
     }
 }
 
-uint64_t hak_cgroup_limit_bytes(const char *root) {
+HAK_AT_START uint64_t hak_cgroup_limit_bytes(const char *root) {
     struct hierarchy first = {.mount = "/sys/fs/cgroup/memory", .file = "/memory.limit_in_bytes", .path = ""};
     struct hierarchy second = {.mount = "/sys/fs/cgroup", .file = "/memory.max", .path = ""};
     char lines[FILE_BYTES];

@@ -24,7 +24,7 @@ static bool needs_metering(void) {
            hak_options.tiny_front_dump[0] != '\0';
 }
 
-__attribute__((constructor(101))) static void hak_process_start(void) {
+__attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
     hak_options_read(environ);
     hak_options_bound(&hak_options, hak_cgroup_limit_bytes(""));
     if (hak_options.randomize) {
