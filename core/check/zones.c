@@ -35,12 +35,13 @@ void hak_zones_fill_red(const struct hak_zones *zones) {
 }
 
 struct hak_damage hak_zone_damage(const uint8_t *start, const uint8_t *end, uint8_t fill) {
-    const uint8_t *first = start;
-    while (first < end && *first == fill) {
-        first++;
-    }
-    if (first == end) {
+    /* A range whose every byte is like its neighbour is compared many bytes at a time. */
+    if (start == end || (*start == fill && memcmp(start, start + 1, (size_t)(end - start) - 1) == 0)) {
         return (struct hak_damage){.at = NULL};
+    }
+    const uint8_t *first = start;
+    while (*first == fill) {
+        first++;
     }
     const uint8_t *last = end - 1;
     while (*last == fill) {

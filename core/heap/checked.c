@@ -97,6 +97,7 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
     struct hak_record record = {.bytes = bytes, .allocated = hak_trace_take()};
     record.align_shift = (uint8_t)hak_log2(align);
     record.state = HAK_RECORD_LIVE;
+    int saved_errno = errno;
     (void)hak_heap_attach();
     for (unsigned attempt = 0; attempt < 2 && bytes < HAK_BLOCK_BYTES_MAX - HAK_ZONE_BYTES_MIN; attempt++) {
         if (attempt != 0) {
@@ -111,6 +112,7 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
         record.allocating_thread = thread_number();
         fill_new(&record, is_zeroed);
         if (hak_records_enter(&record)) {
+            errno = saved_errno; /* the first attempt may have failed */
             return block;
         }
         dispose(&record, "malloc");
@@ -177,7 +179,14 @@ void hak_checked_empty_quarantine(void) {
     release_surplus("malloc", true);
 }
 
-/* The block is FREEING, and found sound. */
+static bool is_in_slab(const void *block) {
+    return hak_word_kind(hak_registry_word(block)) == HAK_KIND_SLAB;
+}
+
+/*
+ * The block is FREEING, and found sound. One of the large floor, which is there only because the kernel gives
+ * no more mappings, does not wait: to the rest of the heap it would be live.
+ */
 static void quarantine(const struct hak_record *record, const char *function) {
     void *block = (void *)record->address;
     struct hak_zones zones = hak_zones_of(record);
@@ -190,7 +199,8 @@ static void quarantine(const struct hak_record *record, const char *function) {
         mark_inline(block, false);
     }
     hak_record_freeing_to_quarantined(block);
-    if (!hak_quarantine_push(block, held_bytes)) {
+    bool may_wait = record->kind == HAK_RECORD_GUARDED || is_in_slab(block);
+    if (!may_wait || !hak_quarantine_push(block, held_bytes)) {
         release(block, function);
     }
     release_surplus(function, false);
@@ -204,12 +214,18 @@ static bool is_stale(const struct hak_record *record) {
     return record->state == HAK_RECORD_RELEASED && hak_owns_plain(block);
 }
 
-/* A pointer into a block that has a record: named with the size that the program asked for. */
+/* A pointer into a block that has a record: named with the size that the program asked for. Or to what lies
+ * around one between guard pages. */
 static void die_if_invalid(const char *function, const void *pointer) {
     struct hak_record record;
-    if (!hak_owns_plain(pointer) && hak_report_find(pointer, &record) &&
-        record.address != (uintptr_t)pointer) {
+    if (hak_owns_plain(pointer)) {
+        return;
+    }
+    if (hak_report_find(pointer, &record) && record.address != (uintptr_t)pointer) {
         hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, record.bytes);
+    }
+    if (hak_word_kind(hak_registry_word(pointer)) == HAK_KIND_GUARDED) {
+        hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, 0);
     }
 }
 
@@ -270,11 +286,11 @@ void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
     if (block == NULL) {
         return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
     }
-    size_t old_bytes = hak_checked_usable(function, block);
     if (bytes == 0) {
         hak_checked_free(block, function, HAK_NO_CLAIM);
         return NULL;
     }
+    size_t old_bytes = hak_checked_usable(function, block);
     struct hak_record record;
     struct hak_finding finding;
     if (hak_records_get(block, &record) && record.state == HAK_RECORD_LIVE &&
@@ -323,15 +339,10 @@ void hak_checked_end(void) {
     }
 }
 
-/* In a slab: the rebuild makes its header FREE. */
-static bool is_lost_in_child(const void *block) {
-    return hak_word_kind(hak_registry_word(block)) == HAK_KIND_SLAB;
-}
-
 void hak_checked_child_begin(void) {
     if (hak_keeps_records()) {
-        hak_quarantine_forget(is_lost_in_child);
-        hak_records_forget(is_lost_in_child);
+        hak_quarantine_forget(is_in_slab);
+        hak_records_forget(is_in_slab);
     }
 }
 

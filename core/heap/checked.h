@@ -45,7 +45,7 @@ const char *hak_checked_verify(void);
 /* At exit: ends the program if any block is damaged. */
 void hak_checked_end(void);
 
-/* Empties the quarantine: what memory is short for, or what malloc_trim gives back. */
+/* Empties the quarantine: when memory is short. */
 void hak_checked_empty_quarantine(void);
 
 /* In the child of a fork whose header maps will be rebuilt, which frees what is quarantined in slabs. */

@@ -73,6 +73,7 @@ static int visit_live_blocks(struct slab *slab, void *context) {
 static int visit_large(void *block, size_t usable_bytes, void *context) {
     struct block_walk *walk = context;
     if (walk->result == 0) {
+        usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
         walk->result = walk->visitor(block, usable_bytes, walk->context);
     }
     return walk->result;

@@ -1,6 +1,6 @@
 # The fuzzing targets: included by the top-level Makefile, whose rules build the archives that are fuzzed.
 #
-# Gives: fuzz (needs clang; FUZZ_SECONDS for each target and flavour, or FUZZ_RUNS inputs; FUZZ_TARGETS, FUZZ_FLAVOURS),
+# Gives: fuzz (needs clang; FUZZ_SECONDS for each target and flavour, or FUZZ_RUNS inputs; FUZZ_TARGETS, FUZZ_FLAVOURS, FUZZ_MODES),
 # fuzz-corpus (minimises what fuzz found into tests/fuzz/corpus), fuzz-programs, and the programs that replay the corpus
 # in the test run, which need no clang.
 
@@ -9,11 +9,12 @@ FUZZ_TARGETS  ?= operations options pointers
 FUZZ_FLAVOURS ?= release debug
 FUZZ_SECONDS  ?= 60
 FUZZ_RUNS     ?= -1
-FUZZ_JOB      := FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS)
+FUZZ_MODES    ?= ordinary checked sampled
+FUZZ_JOB      := FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_MODES='$(FUZZ_MODES)'
 
-FUZZ_SOURCES_operations := operations sizes shadow workers requests books kernel
+FUZZ_SOURCES_operations := operations sizes shadow waiting workers requests books kernel
 FUZZ_SOURCES_options    := options kernel
-FUZZ_SOURCES_pointers   := pointers pointers_child sizes shadow workers requests books kernel
+FUZZ_SOURCES_pointers   := pointers pointers_child sizes shadow waiting workers requests books kernel
 
 # The debug flavour is looked at by sanitizers too. Comparisons inside of hakmem are not traced: the inputs need no
 # guessing, and the search for the nearest option would be nothing but that.
@@ -73,7 +74,7 @@ FUZZ_REPLAYS  := $(foreach flavour,release debug,$(patsubst %,$(FUZZ_BUILD)/$(fl
 .PHONY: fuzz fuzz-corpus fuzz-programs
 fuzz-programs: $(FUZZ_PROGRAMS)
 
-fuzz: fuzz-programs ## fuzzes with clang: FUZZ_SECONDS=60 or FUZZ_RUNS=N each, FUZZ_TARGETS= FUZZ_FLAVOURS=
+fuzz: fuzz-programs ## fuzzes with clang: FUZZ_SECONDS=60 or FUZZ_RUNS=N each, FUZZ_TARGETS= FUZZ_FLAVOURS= FUZZ_MODES=
 	$(Q)$(FUZZ_JOB) tests/fuzz/fuzz $(FUZZ_PROGRAMS)
 
 fuzz-corpus: fuzz-programs ## minimises the inputs that make fuzz found into tests/fuzz/corpus

@@ -8,12 +8,14 @@
  * next (caches, kept memory, threads) unless the modes ask for a fresh start.
  */
 #include "fuzz/operations.h"
+#include "check/zones.h"
 #include "fuzz/kernel.h"
 #include "fuzz/own.h"
 #include "fuzz/requests.h"
 #include "fuzz/shadow.h"
 #include "fuzz/sizes.h"
 #include "fuzz/target.h"
+#include "fuzz/waiting.h"
 #include "fuzz/workers.h"
 #include "heap/front.h"
 
@@ -23,7 +25,7 @@
 #define RECORDS_MAX         80u
 #define CHECK_EVERY         16u /* inputs */
 #define LIVE_BYTES_MAX      ((size_t)256 << 20)
-#define PERTURBED_BYTES_MAX ((size_t)1 << 20) /* the same while hakmem writes to all of each block */
+#define FILLED_BYTES_MAX    ((size_t)1 << 20) /* the same while hakmem writes to all of each block */
 #define MANY_BYTES_MAX      ((size_t)4 << 20) /* in one operation */
 #define ERRNO_MARK          777
 #define MAP_THRESHOLD_BYTES ((size_t)1 << 20) /* as hakmem starts with */
@@ -38,7 +40,8 @@ static unsigned current_thread;
 
 /* A size that the model can still hold: absurd ones, which must fail, and what fits under its limit. */
 static size_t bounded(size_t bytes) {
-    size_t bytes_max = (hak_front_modes() & HAK_FRONT_PERTURB) != 0 ? PERTURBED_BYTES_MAX : LIVE_BYTES_MAX;
+    bool is_filled = (hak_front_modes() & (HAK_FRONT_PERTURB | HAK_FRONT_CHECKED)) != 0;
+    size_t bytes_max = is_filled ? FILLED_BYTES_MAX : LIVE_BYTES_MAX;
     bool is_absurd = bytes > LIVE_BYTES_MAX * 4;
     return is_absurd || shadow_sums.usable_bytes + bytes <= bytes_max ? bytes : bytes & 0xFFF;
 }
@@ -47,24 +50,37 @@ static void free_slot(unsigned slot, const struct record *record) {
     if (shadow_blocks[slot].start == NULL) {
         return;
     }
-    size_t bytes = shadow_blocks[slot].bytes;
-    void *start = shadow_remove(slot);
+    struct shadow_block block = shadow_blocks[slot];
+    (void)shadow_remove(slot);
     errno = ERRNO_MARK;
-    request_free(record->argument, start, bytes);
+    /* Only checked mode looks at what is claimed, and then it must be right. */
+    request_free(record->argument, block.start, fuzz_is_checked() ? block.usable_bytes : block.bytes,
+                 fuzz_is_checked() ? block.align : HAK_ALIGN_BYTES);
     FUZZ_CHECK(errno == ERRNO_MARK);
-    FUZZ_CHECK(!hak_owns(start));
+    FUZZ_CHECK(!hak_owns(block.start));
+    waiting_enter(block.start, block.usable_bytes, block.align);
 }
 
 /* Other threads take the mode up a little later. */
-static void check_filled(const unsigned char *block, size_t bytes) {
+static void check_filled(const unsigned char *block, size_t bytes, unsigned fill) {
     for (size_t i = 0; i < bytes; i += i < 64 ? 1 : 4093) {
-        FUZZ_CHECK(block[i] == perturb_fill);
+        FUZZ_CHECK(block[i] == fill);
     }
+}
+
+/* How many bytes may be used of a block of an ordinary request. */
+static bool is_right_length(const struct request *request, size_t usable_bytes, bool is_as_usual) {
+    if (fuzz_is_checked()) {
+        return usable_bytes == request->bytes || (!request->is_plain && usable_bytes % 4096 == 0);
+    }
+    return !request->is_plain || !is_as_usual || usable_bytes == hak_good_size(request->bytes) ||
+           (fuzz_is_sampling() && usable_bytes == request->bytes);
 }
 
 /* Compares what the request gave with what it may give. */
 static void take(unsigned slot, const struct request *request, uint64_t failures_before) {
     if (request->block == NULL) {
+        waiting_forget();
         FUZZ_CHECK(request->error == request->expected_error ||
                    (request->expected_error == 0 && request->error == ENOMEM));
         FUZZ_CHECK(request->expected_error != 0 || kernel_failures() != failures_before ||
@@ -75,16 +91,17 @@ static void take(unsigned slot, const struct request *request, uint64_t failures
     FUZZ_CHECK(errno == ERRNO_MARK);
     if (request->is_zeroed) {
         shadow_check_zero(request->block, request->bytes);
+    } else if (fuzz_is_checked()) {
+        check_filled(request->block, request->bytes, HAK_FILL_NEW);
     } else if (perturb_fill != 0 && perturb_thread == current_thread) {
-        check_filled(request->block, request->bytes);
+        check_filled(request->block, request->bytes, perturb_fill);
     }
     shadow_enter(slot, request->block, request->bytes, request->align);
     /* A large block may be of the other kind when there is no memory for the first, or a lower threshold. */
     bool is_as_usual = request->bytes <= HAK_MID_MAX_BYTES ||
                        (request->bytes < MAP_THRESHOLD_BYTES && kernel_failures() == failures_before &&
                         !is_threshold_changed);
-    FUZZ_CHECK(!request->is_plain || !is_as_usual ||
-               shadow_blocks[slot].usable_bytes == hak_good_size(request->bytes));
+    FUZZ_CHECK(is_right_length(request, shadow_blocks[slot].usable_bytes, is_as_usual));
 }
 
 static void allocate_slot(unsigned slot, const struct record *record) {
@@ -120,16 +137,23 @@ static void resize_slot(unsigned slot, const struct record *record) {
     errno = ERRNO_MARK;
     request_resize(&request, block->start);
     if (request.bytes == 0 && request.expected_error == 0) {
+        struct shadow_block freed = *block;
         FUZZ_CHECK(request.block == NULL && errno == ERRNO_MARK);
         shadow_forget(slot);
+        waiting_enter(freed.start, freed.usable_bytes, freed.align);
     } else if (request.block == NULL) {
+        waiting_forget();
         FUZZ_CHECK(errno == ENOMEM);
         FUZZ_CHECK(request.expected_error != 0 || kernel_failures() != failures_before ||
                    request.bytes > LIVE_BYTES_MAX * 4);
         shadow_check(block);
     } else {
+        struct shadow_block before = *block;
         FUZZ_CHECK(request.expected_error == 0 && errno == ERRNO_MARK);
         shadow_resized(slot, request.block, request.bytes);
+        if (request.block != before.start) {
+            waiting_enter(before.start, before.usable_bytes, before.align);
+        }
     }
 }
 
@@ -156,6 +180,23 @@ static void ask_whose(const struct record *record) {
     FUZZ_CHECK(hak_owns(pointer) == (shadow_find(pointer) >= 0));
     FUZZ_CHECK(hak_good_size(size_of_code(record->size)) >= size_of_code(record->size));
     FUZZ_CHECK(hak_usable_size(NULL) == 0 && own_malloc_usable_size(NULL) == 0);
+    if ((record->argument & 3) == 3 && block->start != NULL) {
+        (void)hak_defrag_hint(block->start); /* changes which blocks come next */
+    }
+}
+
+/* Something is written where it should not be, and put right again. */
+static void damage(const struct record *record) {
+    const struct shadow_block *block = &shadow_blocks[record->slot];
+    if (!fuzz_is_checked()) {
+        return;
+    }
+    if ((record->argument & 16) != 0 && block->start != NULL) {
+        shadow_damage(block, record->size);
+    }
+    if ((record->argument & 32) != 0) {
+        waiting_damage(record->slot, record->size);
+    }
 }
 
 static void set_option(const struct record *record) {
@@ -208,10 +249,11 @@ static void do_record(void *context) {
         break;
     case OPERATION_METER:
         perturb_fill = 0;
-        hak_front_set_modes((record->argument & 1) != 0 ? HAK_FRONT_METERED : 0, 0);
+        hak_front_set_modes(fuzz_start_modes() | ((record->argument & 1) != 0 ? HAK_FRONT_METERED : 0), 0);
         break;
     case OPERATION_CHECK:
         check_books(record->argument & 15);
+        damage(record);
         break;
     case OPERATION_FAULT:
         plan_fault(record);
@@ -235,6 +277,7 @@ static void run_record(const uint8_t *bytes) {
     current_thread = thread;
     if (record.operation == OPERATION_END) {
         workers_end(thread, (record.argument & 1) != 0);
+        waiting_forget(); /* it may have freed blocks of its own */
     } else {
         workers_run(thread, do_record, &record);
     }
@@ -252,6 +295,7 @@ static void start_afresh(void) {
     for (unsigned i = 1; i < WORKERS_COUNT; i++) {
         workers_end(i, false);
     }
+    waiting_forget();
     (void)hak_trim(0);
     check_books(CHECK_BOOKS_MAPPED);
 }
@@ -261,6 +305,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes == 0) {
         return 0;
     }
+    (void)fuzz_start_modes();
     uint8_t modes = data[0];
     if ((modes & MODE_FRESH) != 0) {
         start_afresh();
@@ -271,7 +316,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kernel_plan_fault(0, 0, 0, 0);
     (void)own_mallopt(M_MMAP_THRESHOLD, (int)MAP_THRESHOLD_BYTES);
     is_threshold_changed = false;
-    hak_front_set_modes(0, 0);
+    hak_front_set_modes(fuzz_start_modes(), 0);
     perturb_fill = 0;
     bool is_checked = ++inputs % CHECK_EVERY == 0 || fuzz_is_replay;
     if (is_checked) {

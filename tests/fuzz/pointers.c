@@ -7,12 +7,14 @@
  * everything else ends in the one exact line and SIGABRT.
  */
 #include "fuzz/pointers.h"
+#include "base/config.h"
 #include "fuzz/kernel.h"
 #include "fuzz/own.h"
 #include "fuzz/requests.h"
 #include "fuzz/shadow.h"
 #include "fuzz/sizes.h"
 #include "fuzz/target.h"
+#include "fuzz/waiting.h"
 #include "fuzz/workers.h"
 
 #include <errno.h>
@@ -25,6 +27,8 @@
 #define RECORDS_MAX  64u
 #define STATIC_BYTES 256u
 #define MAPPED_BYTES ((size_t)1 << 20)
+/* In checked mode, which writes to all of each block. */
+#define FILLED_BYTES_MAX ((size_t)256 << 10)
 
 #define POINTER_KINDS   11u
 #define POINTER_FOREIGN 8u
@@ -52,8 +56,11 @@ static void free_slot(void *context) {
     if (block->start == NULL) {
         return;
     }
-    size_t bytes = block->bytes;
-    request_free(step->argument, shadow_remove(step->slot), bytes);
+    /* Only checked mode looks at what is claimed, and then it must be right. */
+    size_t bytes = fuzz_is_checked() ? block->usable_bytes : block->bytes;
+    size_t align = fuzz_is_checked() ? block->align : HAK_ALIGN_BYTES;
+    request_free(step->argument, shadow_remove(step->slot), bytes, align);
+    waiting_enter(grave.start, grave.bytes, align);
     if (grave_count == GRAVES) {
         grave_count--;
         memmove(graves, graves + 1, grave_count * sizeof graves[0]);
@@ -66,13 +73,15 @@ static void allocate_slot(void *context) {
     struct step *step = context;
     size_t bytes = size_of_code(step->size);
     size_t align = (step->argument & 128) != 0 ? alignment_of_code(step->argument & 31) : 16;
-    if (bytes > (size_t)64 << 20) {
+    if (bytes > (fuzz_is_checked() ? FILLED_BYTES_MAX : (size_t)64 << 20)) {
         bytes &= 0xFFFF;
     }
     free_slot(step);
     void *block = hak_aligned_alloc(align, bytes);
     if (block != NULL) {
         shadow_enter(step->slot, block, bytes, align);
+    } else {
+        waiting_forget();
     }
     was_just_freed = false;
 }
@@ -144,6 +153,7 @@ static struct verdict verdict_on(const uint8_t *code, const void *pointer) {
     if (slot >= 0) {
         verdict.text = "invalid pointer";
         verdict.block_bytes = shadow_blocks[slot].usable_bytes;
+        verdict.may_be_freed = fuzz_is_checked() || fuzz_is_sampling();
     } else if (is_never_ours || (uintptr_t)pointer >> 47 != 0) {
         verdict.text = "pointer not from this heap";
     } else if (was_just_freed && pointer == graves[grave_count - 1].start) {
@@ -201,6 +211,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes < 6) {
         return 0;
     }
+    (void)fuzz_start_modes();
     for (size_t at = 6; at + 6 <= bytes && at < RECORDS_MAX * 6; at += 6) {
         run_record(data + at);
     }

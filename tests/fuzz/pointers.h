@@ -15,6 +15,7 @@ struct grave {
 struct verdict {
     const char *text; /* NULL: that of a freed block, or any that the wrong pointer of unknown past may get */
     bool is_freed;
+    bool may_be_freed;  /* a block that checked mode remembers may have begun there */
     size_t block_bytes; /* 0: not said */
 };
 

@@ -136,7 +136,7 @@ void request_resize(struct request *request, void *block) {
     request->error = errno;
 }
 
-void request_free(uint8_t argument, void *block, size_t bytes) {
+void request_free(uint8_t argument, void *block, size_t bytes, size_t align) {
     switch (argument % 16) {
     case 0:
         hak_free(block);
@@ -148,7 +148,7 @@ void request_free(uint8_t argument, void *block, size_t bytes) {
         own_free_sized(block, bytes);
         break;
     case 3:
-        own_free_aligned_sized(block, 16, bytes);
+        own_free_aligned_sized(block, align, bytes);
         break;
     case 4:
         own__ZdlPv(block);
@@ -163,10 +163,10 @@ void request_free(uint8_t argument, void *block, size_t bytes) {
         own__ZdaPvm(block, bytes);
         break;
     case 8:
-        own__ZdlPvSt11align_val_t(block, 16);
+        own__ZdlPvSt11align_val_t(block, align);
         break;
     case 9:
-        own__ZdaPvmSt11align_val_t(block, bytes, 16);
+        own__ZdaPvmSt11align_val_t(block, bytes, align);
         break;
     case 10:
         (void)own_realloc(block, 0);

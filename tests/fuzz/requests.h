@@ -26,8 +26,8 @@ void request_calloc(struct request *request);
 void request_aligned(struct request *request);
 void request_resize(struct request *request, void *block);
 
-/* Frees the block, which was asked for with `bytes`. */
-void request_free(uint8_t argument, void *block, size_t bytes);
+/* Frees the block; the sized and aligned names are given this size and alignment. */
+void request_free(uint8_t argument, void *block, size_t bytes, size_t align);
 
 /* Which of the checks of statistics, mallinfo, walks and hak_verify check_books() makes. */
 enum check_books {

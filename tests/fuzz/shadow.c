@@ -2,8 +2,12 @@
  * shadow.c - see shadow.h.
  */
 #include "fuzz/shadow.h"
+#include "check/zones.h"
 #include "fuzz/kernel.h"
 #include "fuzz/own.h"
+#include "fuzz/waiting.h"
+#include "heap/front.h"
+#include "meta/registry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,25 +76,63 @@ static size_t usable_bytes_of(void *start) {
     return usable_bytes;
 }
 
+/* How many bytes of red zone behind the block can be looked at: it may end with its page. */
+static size_t zone_bytes_of(const struct shadow_block *block) {
+    uintptr_t end = (uintptr_t)block->start + block->usable_bytes;
+    size_t page_rest_bytes = (PAGE_BYTES - end % PAGE_BYTES) % PAGE_BYTES;
+    return page_rest_bytes < HAK_ZONE_BYTES_MIN ? page_rest_bytes : HAK_ZONE_BYTES_MIN;
+}
+
+static void check_zone(const struct shadow_block *block) {
+    const unsigned char *end = block->start + block->usable_bytes;
+    size_t zone_bytes = fuzz_is_checked() ? zone_bytes_of(block) : 0;
+    for (size_t i = 0; i < zone_bytes; i++) {
+        FUZZ_CHECK(end[i] == HAK_FILL_RED);
+    }
+}
+
+void shadow_damage(const struct shadow_block *block, size_t offset) {
+    size_t zone_bytes = zone_bytes_of(block);
+    if (zone_bytes != 0) {
+        unsigned char *byte = block->start + block->usable_bytes + offset % zone_bytes;
+        *byte ^= 0x40;
+        waiting_expect_report("write past the end of", block->start, block->usable_bytes);
+        *byte ^= 0x40;
+    }
+}
+
+static size_t counted_bytes_of(const struct shadow_block *block) {
+    bool is_guarded = hak_word_kind(hak_registry_word(block->start)) == HAK_KIND_GUARDED;
+    return is_guarded ? block->usable_bytes : hak_usable_plain("fuzz", block->start);
+}
+
 /* The block is there and as long as it says; writes it down. */
-static void enter(struct shadow_block *block, void *start, size_t bytes) {
-    *block = (struct shadow_block){
-        .start = start, .bytes = bytes, .usable_bytes = usable_bytes_of(start), .seed = next_seed};
+static void enter(struct shadow_block *block, void *start, size_t bytes, size_t align) {
+    *block = (struct shadow_block){.start = start,
+                                   .bytes = bytes,
+                                   .usable_bytes = usable_bytes_of(start),
+                                   .align = align < HAK_ALIGN_BYTES ? HAK_ALIGN_BYTES : align,
+                                   .seed = next_seed};
     next_seed += PRIME;
+    block->counted_bytes = counted_bytes_of(block);
     FUZZ_CHECK(block->usable_bytes >= bytes);
     FUZZ_CHECK(hak_owns(start));
     shadow_sums.blocks++;
     shadow_sums.usable_bytes += block->usable_bytes;
+    shadow_sums.counted_bytes += block->counted_bytes;
     shadow_sums.addresses += (uintptr_t)start * block->usable_bytes;
     if (shadow_sums.blocks <= PAIRS_MAX) {
         check_apart(block);
     }
+    waiting_check_apart(block->start, block->usable_bytes);
+    check_zone(block);
     fill(block);
 }
 
 static void leave(struct shadow_block *block) {
     shadow_sums.blocks--;
     shadow_sums.usable_bytes -= block->usable_bytes;
+    shadow_sums.counted_bytes -= block->counted_bytes;
     shadow_sums.addresses -= (uintptr_t)block->start * block->usable_bytes;
     block->start = NULL;
 }
@@ -98,7 +140,7 @@ static void leave(struct shadow_block *block) {
 void shadow_enter(unsigned slot, void *start, size_t bytes, size_t align) {
     FUZZ_CHECK((uintptr_t)start % 16 == 0);
     FUZZ_CHECK(align == 0 || (uintptr_t)start % align == 0);
-    enter(&shadow_blocks[slot], start, bytes);
+    enter(&shadow_blocks[slot], start, bytes, align);
 }
 
 void shadow_forget(unsigned slot) {
@@ -118,12 +160,13 @@ void shadow_resized(unsigned slot, void *start, size_t bytes) {
     FUZZ_CHECK((uintptr_t)start % 16 == 0);
     check_contents(&before, start, before.bytes < bytes ? before.bytes : bytes);
     leave(&shadow_blocks[slot]);
-    enter(&shadow_blocks[slot], start, bytes);
+    enter(&shadow_blocks[slot], start, bytes, start == before.start ? before.align : HAK_ALIGN_BYTES);
 }
 
 void shadow_check(const struct shadow_block *block) {
     FUZZ_CHECK(usable_bytes_of(block->start) == block->usable_bytes);
     check_contents(block, block->start, block->usable_bytes);
+    check_zone(block);
 }
 
 void shadow_check_zero(const void *start, size_t bytes) {
@@ -164,7 +207,9 @@ int shadow_find_around(const void *pointer) {
     uintptr_t address = (uintptr_t)pointer;
     for (unsigned i = 0; i < SHADOW_SLOTS; i++) {
         uintptr_t start = (uintptr_t)shadow_blocks[i].start;
-        if (start != 0 && address >= start && address - start < shadow_blocks[i].usable_bytes) {
+        if (start != 0 && address >= start &&
+            (address == start ||
+             address - start < shadow_blocks[i].usable_bytes)) { /* it may have no bytes */
             return (int)i;
         }
     }

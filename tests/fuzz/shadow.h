@@ -18,6 +18,8 @@ struct shadow_block {
     unsigned char *start; /* NULL: the slot is empty */
     size_t bytes;         /* asked for */
     size_t usable_bytes;
+    size_t counted_bytes; /* by statistics: the whole block where a part of it is red zone */
+    size_t align;         /* asked for, at least 16 */
     uint64_t seed;
 };
 
@@ -26,12 +28,17 @@ extern struct shadow_block shadow_blocks[SHADOW_SLOTS];
 struct shadow_sums {
     size_t blocks;
     size_t usable_bytes;
+    size_t counted_bytes;
     uintptr_t addresses; /* each times its usable bytes: tells sets of blocks apart */
 };
 extern struct shadow_sums shadow_sums;
 
 /* Enters a block that has just been allocated: checks alignment, length and that nobody has it; fills it. */
 void shadow_enter(unsigned slot, void *start, size_t bytes, size_t align);
+
+/* In checked mode: writes behind the block and aborts unless hak_verify says where; then puts it right again.
+ */
+void shadow_damage(const struct shadow_block *block, size_t offset);
 
 /* Checks the contents and forgets the block; the caller then frees what is returned. */
 void *shadow_remove(unsigned slot);
@@ -43,7 +50,7 @@ void shadow_forget(unsigned slot);
  * anew. */
 void shadow_resized(unsigned slot, void *start, size_t bytes);
 
-/* Aborts unless the slot's block has its contents. */
+/* Aborts unless the slot's block has its contents and, in checked mode, its red zone. */
 void shadow_check(const struct shadow_block *block);
 
 /* Aborts unless the bytes of the block are zero (looks where shadow blocks are written to). */

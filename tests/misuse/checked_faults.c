@@ -152,6 +152,14 @@ static void realloc_of_freed(void) {
     (void)!realloc(launder(block), 10);
 }
 
+static void realloc_to_nothing_of_freed(void) {
+    char *block = must(malloc(block_bytes));
+    free(launder(block));
+    expect("realloc", "double free of", block, block_bytes);
+    expect_stacks(true);
+    (void)!realloc(launder(block), 0);
+}
+
 static void usable_size_of_freed(void) {
     char *block = must(malloc(block_bytes));
     free(launder(block));
@@ -184,11 +192,31 @@ static const struct fault_case cases[] = {
     {"double_free", double_free},
     {"double_free_after_it_left", double_free_after_it_left},
     {"realloc_of_freed", realloc_of_freed},
+    {"realloc_to_nothing_of_freed", realloc_to_nothing_of_freed},
     {"usable_size_of_freed", usable_size_of_freed},
     {"interior", interior},
 };
 
 /* ---- faults of blocks between guard pages ---- */
+
+/* In the same 64 KiB as the block's start, where nothing is that a program can have got. */
+static void free_before_a_guarded_block(void) {
+    char *block = must(malloc(100001));
+    expect("free", "invalid pointer", block - 16, 0);
+    free(launder(block - 16));
+}
+
+static void realloc_before_a_guarded_block(void) {
+    char *block = must(malloc(100001));
+    expect("realloc", "invalid pointer", block - 16, 0);
+    (void)!realloc(launder(block - 16), 10);
+}
+
+static void usable_size_before_a_guarded_block(void) {
+    char *block = must(malloc(100001));
+    expect("malloc_usable_size", "invalid pointer", block - 16, 0);
+    (void)!malloc_usable_size(launder(block - 16));
+}
 
 static void underflow_by_1(void) {
     char *block = must(malloc(100001));
@@ -327,6 +355,9 @@ static void freed_memory_is_filled(void) {
 
 static const struct fault_case others[] = {
     {"underflow_by_1", underflow_by_1},
+    {"free_before_a_guarded_block", free_before_a_guarded_block},
+    {"realloc_before_a_guarded_block", realloc_before_a_guarded_block},
+    {"usable_size_before_a_guarded_block", usable_size_before_a_guarded_block},
     {"overflow_before_the_guard_page", overflow_before_the_guard_page},
     {"segv_write_into_the_guard_page", segv_write_into_the_guard_page},
     {"segv_read_before_the_first_page", segv_read_before_the_first_page},

@@ -82,6 +82,18 @@ static void interior(void) {
     free(launder(block + 16));
 }
 
+static void free_in_the_guard_page(void) {
+    char *block = must(malloc(64));
+    expect("free", "invalid pointer", block + 4096, 0);
+    free(launder(block + 4096));
+}
+
+static void realloc_in_the_guard_page(void) {
+    char *block = must(malloc(64));
+    expect("realloc", "invalid pointer", block + 4096, 0);
+    (void)!realloc(launder(block + 4096), 10);
+}
+
 static void realloc_of_freed(void) {
     char *block = must(malloc(64));
     free(launder(block));
@@ -314,6 +326,8 @@ static const struct fault_case cases[] = {
     {"segv_write_after_free_by_another_thread", write_after_free_by_another_thread},
     {"double_free", double_free},
     {"interior", interior},
+    {"free_in_the_guard_page", free_in_the_guard_page},
+    {"realloc_in_the_guard_page", realloc_in_the_guard_page},
     {"realloc_of_freed", realloc_of_freed},
     {"underflow", underflow},
     {"segv_silent_null_write", null_write},
