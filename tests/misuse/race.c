@@ -75,14 +75,16 @@ static void race(void) {
 
 enum outcome { CAUGHT, PASSED, OTHER };
 
-/* True when the text is the line, for whatever block. */
+/* True when the text is the line, for whatever block; the report of checked mode may follow, in lines that
+ * are indented.
+ */
 static bool is_the_line(const char *text) {
     char sizes[32];
     unsigned long long pointer = 0;
     int end = 0;
-    return sscanf(text, "hakmem: free(): double free of 0x%llx, %31[0-9]-byte block\n%n", &pointer, sizes,
+    return sscanf(text, "hakmem: free(): double free of 0x%llx, %31[0-9]-byte block%n", &pointer, sizes,
                   &end) == 2 &&
-           end != 0 && text[end] == '\0';
+           end != 0 && text[end] == '\n' && (text[end + 1] == '\0' || text[end + 1] == ' ');
 }
 
 static enum outcome run_round(void) {
