@@ -1,7 +1,7 @@
 /*
  * fork_test.c - fork in a program whose threads allocate, with the application's own atfork handlers.
  *
- * suite: limit 1200 s, flavours release debug ubsan
+ * suite: limit 2000 s, flavours release debug ubsan
  * Imitates a threaded server that forks workers and runs helpers: postgres-like children that go on with
  * inherited blocks, subprocess.Popen, libraries whose atfork handlers allocate. Not for ThreadSanitizer,
  * whose own runtime cannot go on in the child of a threaded program.
@@ -29,7 +29,7 @@
 
 #define THREADS       8u
 #define SHARED_SLOTS  800u
-#define CHILD_LIMIT_S 300u /* a machine that is busy with other things makes no deadlock */
+#define CHILD_LIMIT_S 900u /* a machine that is busy with other things makes no deadlock */
 #define FORKS         36u
 
 static const struct load load = {8, 60000, 32, 32, 8};
