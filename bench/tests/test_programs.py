@@ -64,7 +64,7 @@ def run(program: str, *arguments: str, preload: str = "") -> subprocess.Complete
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 

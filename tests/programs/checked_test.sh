@@ -49,7 +49,7 @@ run_redis() {
     redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no --dir "$PWD" >log 2>&1 &
     pid=$!
     trap 'kill "$pid" 2>/dev/null' EXIT # of this side's subshell
-    for _ in {1..200}; do
+    for _ in {1..1200}; do
         [[ -S socket ]] && break
         sleep 0.05
     done

@@ -46,7 +46,7 @@ run_redis() {
     redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no --dir "$PWD" >log 2>&1 &
     pid=$!
     trap 'kill "$pid" 2>/dev/null' EXIT # of this side's subshell
-    for _ in {1..100}; do
+    for _ in {1..1200}; do
         [[ -S socket ]] && break
         sleep 0.05
     done
@@ -83,7 +83,7 @@ run_postgres() {
     as_postgres "$postgres_folder/postgres" -D db -c listen_addresses= -c unix_socket_directories="$folder" -c fsync=off \
         -c max_parallel_workers_per_gather=2 >server.log 2>&1 &
     job=$!
-    for _ in {1..200}; do
+    for _ in {1..1200}; do
         as_postgres psql -Atqc 'select 1' >/dev/null 2>&1 && break
         sleep 0.05
     done
