@@ -7,9 +7,9 @@
 
 #define MISSED_WITHIN_MS   1000u /* after the last purge of a cycle, or it was right to purge */
 #define CYCLE_MS_MAX       2000u /* a cycle that is no longer one of going back and forth */
-#define PROOFS_TO_RAISE    3u
-#define LIVE_SHARE_SHIFT   3u                    /* an eighth of what is in use */
-#define CYCLE_BYTES_MIN    ((size_t)1024 * 1024) /* less is not worth keeping anything for */
+#define PROOFS_TO_RAISE    2u
+#define LIVE_SHARE_SHIFT   3u                   /* an eighth of what is in use */
+#define CYCLE_BYTES_MIN    ((size_t)256 * 1024) /* less is not worth keeping anything for */
 #define WINDOW_MS          1000u
 #define LAPSED_WINDOWS_MAX 32u /* after that many halvings nothing is left */
 

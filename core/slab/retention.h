@@ -2,10 +2,10 @@
  * retention.h - how much free memory the slab side keeps instead of giving it back.
  *
  * The floor is a fraction of what is in use plus a few MiB. It rises only for a heap that has proved to need
- * it: in three cycles in a row, half of what was purged was missed, that is, memory without pages was handed
- * out within a second. Each further such cycle raises it by what was purged in it, at most by
- * HAKMEM_RETAIN_MB in all; each second takes half of what lay unused all through it off again. Plain data and
- * arithmetic; every function is called under the SuperSlab lock.
+ * it: in two cycles in a row, of 256 KiB or more, half of what was purged was missed, that is, memory without
+ * pages was handed out within a second. The second and each further one raises it by what was purged in it,
+ * at most by HAKMEM_RETAIN_MB in all; each second takes half of what lay unused all through it off again.
+ * Plain data and arithmetic; every function is called under the SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
