@@ -18,6 +18,9 @@ void hak_check_find_libc(void) {
     hak_check_libc = (struct hak_check_libc){
         .backtrace = (__typeof(hak_check_libc.backtrace))dlsym(RTLD_DEFAULT, "backtrace"),
         .dladdr = (__typeof(hak_check_libc.dladdr))dlsym(RTLD_DEFAULT, "dladdr"),
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+        .find_object = (__typeof(hak_check_libc.find_object))dlsym(RTLD_DEFAULT, "_dl_find_object"),
+#endif
         .self = (__typeof(hak_check_libc.self))dlsym(RTLD_DEFAULT, "pthread_self"),
         .getattr = (__typeof(hak_check_libc.getattr))dlsym(RTLD_DEFAULT, "pthread_getattr_np"),
         .getstack = (__typeof(hak_check_libc.getstack))dlsym(RTLD_DEFAULT, "pthread_attr_getstack"),

@@ -14,6 +14,9 @@
 struct hak_check_libc {
     int (*backtrace)(void **frames, int count);
     int (*dladdr)(const void *address, Dl_info *info);
+#ifdef DLFO_STRUCT_HAS_EH_DBASE /* glibc 2.35 and later */
+    int (*find_object)(void *address, struct dl_find_object *found);
+#endif
     pthread_t (*self)(void);
     int (*getattr)(pthread_t thread, pthread_attr_t *attributes);
     int (*getstack)(const pthread_attr_t *attributes, void **low, size_t *bytes);

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "check/libc.h"
+#include "check/unwind.h"
 #include "meta/arena.h"
 #include "os/os.h"
 #include <elf.h>
@@ -15,7 +16,7 @@
 #include <link.h>
 #include <string.h>
 
-#define BUCKETS         ((size_t)1 << 15)
+#define BUCKETS         ((size_t)1 << 18) /* address space, until they are used: deep recursion makes many stacks */
 #define KEPT_BYTES_MAX  ((size_t)64 * 1024 * 1024) /* programs that recurse make new stacks without end */
 #define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
@@ -99,6 +100,7 @@ void hak_trace_prepare(unsigned frames) {
     }
     find_libc();
     find_own_code();
+    hak_unwind_prepare();
     traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
     traces.buckets = memory;
 }
@@ -142,6 +144,18 @@ static unsigned walk_frames(uintptr_t frame, void **frames, unsigned max) {
     return count;
 }
 
+/* The same by the compiler's tables, up to the thread's root. Less than the whole if a frame has no rule. */
+static unsigned walk_tables(uintptr_t own_frame, void **frames, unsigned max) {
+    const uintptr_t *words = (const uintptr_t *)own_frame;
+    struct hak_frame frame = {.address = words[1], .stack = own_frame + 2 * sizeof *words, .base = words[0]};
+    unsigned count = 0;
+    do {
+        frames[count++] = (void *)frame.address;
+    } while (count < max && (void *)frame.address != own_stack.root &&
+             hak_unwind_step(&frame, own_stack.low, own_stack.high));
+    return count;
+}
+
 /*
  * Where the thread's own code begins, from a whole stack: the innermost of the frames of libc at its outer
  * end, beyond which there may be one more, the program's entry. NULL when a constructor runs: the loader is
@@ -161,19 +175,31 @@ static void *find_root(void *const *frames, unsigned count) {
     return root;
 }
 
+static bool is_at_root(void *const *frames, unsigned count) {
+    return count != 0 && frames[count - 1] == own_stack.root;
+}
+
 /*
  * Code without frame pointers leaves anything in that register, also what looks like a short chain. So a
- * chain counts only if it arrives at where the unwinder has found this thread to begin.
+ * chain counts only if it arrives at where the unwinder has found this thread to begin. Tables are right for
+ * every frame, so a part of the stack may be all that is wanted.
  */
 static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
     unsigned count = walk_frames(frame, frames, max);
-    if (hak_check_libc.backtrace == NULL ||
-        (count != 0 && count < max && frames[count - 1] == own_stack.root)) {
+    if (hak_check_libc.backtrace == NULL || (count < max && is_at_root(frames, count))) {
         return count;
     }
+    if (is_frame(frame)) {
+        count = walk_tables(frame, frames, max);
+        if (count == max || is_at_root(frames, count)) {
+            return count;
+        }
+    }
     count = (unsigned)hak_check_libc.backtrace(frames, (int)max);
-    if (own_stack.root == NULL && count < max) {
-        own_stack.root = find_root(frames, count);
+    if (count < max) {
+        /* Not for ever: what runs before main() begins elsewhere in libc. */
+        void *root = find_root(frames, count);
+        own_stack.root = root != NULL ? root : own_stack.root;
     }
     return count;
 }

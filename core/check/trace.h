@@ -1,9 +1,10 @@
 /*
  * trace.h - call stacks: taken from the running thread, kept once each, looked at again.
  *
- * A stack is walked by frame pointers where the chain of them is whole, else by libc's backtrace(), which
- * reads unwind tables: exact, some 140 ns a frame. Frames of the shared library itself are left out. Equal
- * stacks are one record, which lives as long as the process.
+ * A stack is walked by frame pointers where the chain of them is whole, else by what unwind.h remembers of
+ * the compiler's tables, else by libc's backtrace(), which reads all of them: exact, some 140 ns a frame.
+ * Frames of the shared library itself are left out. Equal stacks are one record, which lives as long as the
+ * process.
  *
  * Any thread, no lock held or taken, errno left alone. A thread's first trace asks pthreads where its stack
  * is, which may allocate; what allocates inside gets no trace.

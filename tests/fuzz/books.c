@@ -12,8 +12,10 @@
 #include <string.h>
 
 #define MAPPED_BYTES_MAX ((size_t)64 << 20) /* with nothing live, after a trim */
-#define CLOSED_TIMES     64u /* in checked mode: address space for each byte of the quarantine */
-#define TEXT_BYTES_MAX   4096u
+/* Address space for each byte of a quarantine's bound, and the bound under guard sampling. */
+#define CLOSED_TIMES          64u
+#define SAMPLED_QUARANTINE_MB 4u
+#define TEXT_BYTES_MAX        4096u
 
 static struct hak_stats stats;
 
@@ -98,6 +100,12 @@ static void check_verify(void) {
     }
 }
 
+static unsigned quarantine_mb(void) {
+    return fuzz_is_checked()    ? hak_options.check_quarantine_mb
+           : fuzz_is_sampling() ? SAMPLED_QUARANTINE_MB
+                                : 0;
+}
+
 void check_books(unsigned which) {
     waiting_check_all();
     if (which >= CHECK_BOOKS_EXACT) {
@@ -105,9 +113,7 @@ void check_books(unsigned which) {
         check_stats();
         check_verify();
         size_t mapped_bytes_max = MAPPED_BYTES_MAX + kernel_lost_bytes();
-        if (fuzz_is_checked()) {
-            mapped_bytes_max += CLOSED_TIMES * ((size_t)hak_options.check_quarantine_mb << 20);
-        }
+        mapped_bytes_max += CLOSED_TIMES * ((size_t)quarantine_mb() << 20);
         if (which == CHECK_BOOKS_MAPPED && stats.mapped_bytes >= mapped_bytes_max) {
             own_malloc_stats();
             fprintf(stderr,

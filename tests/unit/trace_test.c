@@ -10,6 +10,7 @@
 #include "check/libc.h"
 #include "check/trace.h"
 #include "check/trace_text.h"
+#include "check/unwind_table.h"
 #include "support/child.h"
 #include "support/test.h"
 
@@ -255,6 +256,49 @@ static void a_chain_counts_when_it_arrives_at_the_threads_start(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* ---- by remembered rules ---- */
+
+static int (*real_backtrace)(void **frames, int count);
+static unsigned backtraces;
+
+static int backtrace_that_counts(void **frames, int count) {
+    backtraces++;
+    return real_backtrace(frames, count);
+}
+
+/* Ends in libc, but not where threads begin: as what runs before main() does. */
+static int backtrace_that_begins_elsewhere(void **frames, int count) {
+    (void)count;
+    frames[0] = MARK_2;
+    frames[1] = (char *)(uintptr_t)atoi + 1;
+    return 2;
+}
+
+static void *take_without_the_unwinder(void *unused) {
+    hak_check_libc.backtrace = backtrace_that_begins_elsewhere;
+    CHECK(frames_in_take_here(take_here(0)) == 0);
+    hak_check_libc.backtrace = backtrace_that_counts;
+    backtraces = 0;
+    CHECK(frames_in_take_here(take_here(2)) == 3);
+    CHECK(backtraces == 1); /* knows now where the thread begins */
+    CHECK(frames_in_take_here(take_here(3)) == 4);
+    CHECK(frames_in_take_here(take_here(2 * FRAMES)) == FRAMES);
+    CHECK(backtraces == 1);
+    return unused;
+}
+
+static void the_unwinder_is_asked_once(void **state) {
+    pthread_t thread;
+    (void)state;
+    if (!hak_unwind_can_read_tables()) {
+        SKIP_BECAUSE("no tables can be read here");
+    }
+    real_backtrace = hak_check_libc.backtrace;
+    assert_int_equal(pthread_create(&thread, NULL, take_without_the_unwinder, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    hak_check_libc.backtrace = real_backtrace;
+}
+
 /* ---- on another stack ---- */
 
 static ucontext_t here, there;
@@ -359,6 +403,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_chain_does_not_leave_the_stack, forget_backtrace, restore_libc),
         cmocka_unit_test_setup_teardown(a_chain_counts_when_it_arrives_at_the_threads_start, keep_libc,
                                         restore_libc),
+        cmocka_unit_test(the_unwinder_is_asked_once),
         cmocka_unit_test(a_coroutine_has_traces_too),
         cmocka_unit_test(a_frame_names_function_and_object),
         cmocka_unit_test(a_static_function_is_an_offset),

@@ -1,0 +1,35 @@
+/*
+ * unwind.h - from a frame of a call stack to its caller's, by the tables that compilers leave for exceptions.
+ *
+ * What a table says of a return address is a rule of a few bytes: where the caller's frame begins, from the
+ * stack or the frame pointer, and where that pointer was saved. Rules are remembered by address, so that a
+ * frame costs a look-up. What no such rule can say (signal frames, expressions, tables in rare encodings,
+ * code without one, other processors than x86-64) is left to others. The format: DWARF 5, 6.4, and the LSB's
+ * .eh_frame and .eh_frame_hdr.
+ *
+ * Any thread, no lock held or taken. A rule of code that was unloaded may be used for what is loaded there
+ * next, so the caller must not trust what it comes to: he bounds the addresses that are read and looks where
+ * the walk arrives.
+ */
+#ifndef HAK_CHECK_UNWIND_H
+#define HAK_CHECK_UNWIND_H
+
+#include "base/compiler.h"
+
+/* A frame: the address that its function will go on at, and the two registers as they are there. */
+struct hak_frame {
+    uintptr_t address;
+    uintptr_t stack;
+    uintptr_t base;
+};
+
+/* In a constructor: makes room for rules. Without it, or without the memory for it, no step is taken. */
+void hak_unwind_prepare(void);
+
+/*
+ * Makes *frame its caller's. Reads only words between `low` and `high`, of a stack that grows down. False,
+ * and *frame in no defined state, when there is no rule or it leads elsewhere.
+ */
+bool hak_unwind_step(struct hak_frame *frame, uintptr_t low, uintptr_t high);
+
+#endif
