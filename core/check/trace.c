@@ -175,6 +175,15 @@ static void *find_root(void *const *frames, unsigned count) {
     return root;
 }
 
+/* Without what lies beyond the root, as the other walks leave it: equal stacks are one record. */
+static unsigned count_to_root(void *const *frames, unsigned count) {
+    unsigned inside = 0;
+    while (inside < count && frames[inside] != own_stack.root) {
+        inside++;
+    }
+    return inside < count ? inside + 1 : count;
+}
+
 static bool is_at_root(void *const *frames, unsigned count) {
     return count != 0 && frames[count - 1] == own_stack.root;
 }
@@ -201,7 +210,7 @@ static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
         void *root = find_root(frames, count);
         own_stack.root = root != NULL ? root : own_stack.root;
     }
-    return count;
+    return count_to_root(frames, count);
 }
 
 static unsigned skip_own(void **frames, unsigned count) {

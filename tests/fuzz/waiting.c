@@ -65,8 +65,9 @@ static unsigned certain(void) {
 }
 
 void waiting_enter(unsigned char *start, size_t bytes, size_t align) {
-    if (!fuzz_is_checked()) {
-        return;
+    enum hak_unit_kind kind = hak_word_kind(hak_registry_word(start));
+    if (!fuzz_is_checked() || (kind != HAK_KIND_SLAB && kind != HAK_KIND_GUARDED)) {
+        return; /* those of the large floor do not wait */
     }
     size_t class_bytes = hak_request_class_bytes(align, bytes + HAK_ZONE_BYTES_MIN);
     size_t closed_bytes = PAGE_BYTES + (bytes + PAGE_BYTES) / 64;

@@ -64,7 +64,7 @@ def run_clean(tests, state, until):
     """Every suite once: how long it takes, and what fails anyhow and can tell nothing."""
     state["left_out"] = []
     for stage in suites.STAGES:
-        wanted = suites.suites_of(tests, stage)
+        wanted = suites.suites_of(tests, stage, state["seconds"])
         failed = tree.make(suites.targets_of(stage, wanted))
         if failed is not None:
             sys.exit(failed)
@@ -102,7 +102,7 @@ def judge(tests, mutant, state, until):
     started = time.monotonic()
     done = set(state["left_out"])
     for stage in suites.STAGES:
-        wanted = [suite for suite in suites.suites_of(tests, stage) if suite.title not in done]
+        wanted = [suite for suite in suites.suites_of(tests, stage, state["seconds"]) if suite.title not in done]
         failed = tree.make(suites.targets_of(stage, wanted))
         if failed is not None:
             return {"killed_by": f"building for {stage[0]}", "why": failed}

@@ -9,10 +9,12 @@ import sys
 from tree import TREE
 
 SIDE_BY_SIDE = 2
+SHORT_SECONDS = 2
 SECONDS_MIN = 20  # a suite's limit is this, or ten times what it takes without a mutant
 
 # (name, prefixes of suites, flavours; None: every flavour). The last one is all that `make test` runs.
 STAGES = [
+    ("short", ("unit", "api", "misuse", "process", "stress"), ("debug",)),
     ("debug", ("unit", "api", "misuse", "process", "stress"), ("debug",)),
     ("model", ("model",), ("",)),
     ("release", ("unit", "api", "misuse", "process", "stress", "memory", "fuzz"), ("release", "debug", "checked")),
@@ -31,16 +33,28 @@ def runner():
     return module
 
 
-def suites_of(tests, stage):
-    _, prefixes, flavours = stage
-    return [suite for suite in tests.find_suites(list(prefixes), False) if flavours is None or suite.flavour in flavours]
+def suites_of(tests, stage, seconds):
+    """`seconds` as far as it is known."""
+    name, prefixes, flavours = stage
+    wanted = [suite for suite in tests.find_suites(list(prefixes), False) if flavours is None or suite.flavour in flavours]
+    return [suite for suite in wanted if name != "short" or seconds.get(suite.title, 0) <= SHORT_SECONDS]
+
+
+def programs():
+    """What suites start or load, and what is no suite: it does not depend on the library."""
+    for source in sorted((TREE / "tests").glob("*/*.c*")):
+        folder, stem = source.parent.name, source.stem
+        if folder == "plugins":
+            yield f"build/tests/plain/plugins/{stem}.so"
+        elif folder in ("api", "memory", "misuse", "process", "stress") and not stem.endswith("_test"):
+            yield f"build/tests/plain/{folder}/{stem}"
 
 
 def targets_of(stage, suites):
     """What the suites need built."""
     if stage[2] is None:
         return ["test-programs"]
-    targets = {"libhakmem-debug.so"}
+    targets = {"libhakmem-debug.so", *programs()}
     for suite in suites:
         program, preload = suite.command()
         if suite.source.suffix not in (".sh", ".py"):
