@@ -216,7 +216,7 @@ static bool is_stale(const struct hak_record *record) {
 
 /* A pointer into a block that has a record: named with the size that the program asked for. Or to what lies
  * around one between guard pages. */
-static void die_if_invalid(const char *function, const void *pointer) {
+void hak_checked_die_if_invalid(const char *function, const void *pointer) {
     struct hak_record record;
     if (hak_owns_plain(pointer)) {
         return;
@@ -254,7 +254,7 @@ void hak_checked_free(void *block, const char *function, struct hak_claim claim)
         if (record.address != 0 && !is_stale(&record)) {
             hak_fatal_pointer(function, HAK_FAULT_DOUBLE_FREE, block, record.bytes);
         }
-        die_if_invalid(function, block);
+        hak_checked_die_if_invalid(function, block);
         hak_free_plain(block, function);
         return;
     }
@@ -273,7 +273,7 @@ size_t hak_checked_usable(const char *function, const void *block) {
         return 0;
     }
     if (!hak_records_get(block, &record) || is_stale(&record)) {
-        die_if_invalid(function, block);
+        hak_checked_die_if_invalid(function, block);
         return hak_usable_plain(function, block);
     }
     if (record.state != HAK_RECORD_LIVE) {

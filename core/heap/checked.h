@@ -33,6 +33,9 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed);
 void hak_checked_free(void *block, const char *function, struct hak_claim claim);
 
 void *hak_checked_realloc(const char *function, void *block, size_t bytes);
+/* Ends the program if the pointer leads into or beside a block that has a record, but not to its start. */
+void hak_checked_die_if_invalid(const char *function, const void *pointer);
+
 size_t hak_checked_usable(const char *function, const void *block);
 /* The size of a live block; `otherwise` when it has no record. */
 size_t hak_checked_bytes(const void *block, size_t otherwise);

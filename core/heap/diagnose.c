@@ -2,6 +2,7 @@
  * diagnose.c - see diagnose.h.
  */
 #include "heap/diagnose.h"
+#include "heap/checked.h"
 #include "heap/front.h"
 #include "large/large.h"
 #include "slab/superslab.h"
@@ -19,9 +20,12 @@ bool hak_is_large(const void *pointer, hak_word word) {
            (kind == HAK_KIND_LARGE_FREED && !may_be_foreign(pointer));
 }
 
-/* Inner units of a large block have no words, or marks of what was there before. */
+/* Inner units of a large block, and of a sampled one, have no words, or marks of what was there before. */
 static void die_if_inside_large(const char *function, const void *pointer) {
     size_t block_bytes = 0;
+    if (hak_keeps_records()) {
+        hak_checked_die_if_invalid(function, pointer);
+    }
     if (hak_registry_covers(pointer) && hak_large_find(pointer, &block_bytes) != NULL) {
         hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, block_bytes);
     }

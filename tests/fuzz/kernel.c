@@ -175,9 +175,15 @@ ssize_t kernel_write(int fd, const void *text, size_t bytes) {
     return (ssize_t)bytes;
 }
 
+static const char *shown = "";
+
+void fuzz_show(const char *text) {
+    shown = text != NULL ? text : "";
+}
+
 void fuzz_failed(const char *text, const char *file, int line) {
-    char message[512];
-    int length = snprintf(message, sizeof message, "fuzz: %s:%d: %s\n", file, line, text);
+    char message[1024];
+    int length = snprintf(message, sizeof message, "fuzz: %s:%d: %s\n%s", file, line, text, shown);
     if (length > 0) {
         (void)!write(STDERR_FILENO, message,
                      (size_t)length < sizeof message ? (size_t)length : sizeof message - 1);

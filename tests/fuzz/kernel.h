@@ -38,6 +38,9 @@ void kernel_advance_ms(uint64_t ms);
  */
 void kernel_capture(char *buffer, size_t buffer_bytes);
 
+/* What fuzz_failed() shows beside the text from now on; NULL: nothing. */
+void fuzz_show(const char *text);
+
 /* Writes "fuzz: TEXT" and where, and aborts. */
 void fuzz_failed(const char *text, const char *file, int line) __attribute__((noreturn));
 

@@ -213,6 +213,7 @@ void pointers_give(unsigned number, void *pointer, const struct shadow_block *bl
         call(function, pointer, block);
     }
     kernel_capture(NULL, 0);
+    fuzz_show(said);
     FUZZ_CHECK(waitpid(pid, &status, 0) == pid);
     if (block != NULL || pointer == NULL) {
         FUZZ_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -221,4 +222,5 @@ void pointers_give(unsigned number, void *pointer, const struct shadow_block *bl
         FUZZ_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
         check_line(said, function, pointer, verdict);
     }
+    fuzz_show(NULL);
 }

@@ -82,6 +82,19 @@ static void interior(void) {
     free(launder(block + 16));
 }
 
+/* Not in the 64 KiB that the block begins in. */
+static void far_interior(void) {
+    char *block = must(malloc(300000));
+    expect("free", "invalid pointer", block + 200000, 300000);
+    free(launder(block + 200000));
+}
+
+static void far_interior_of_usable_size(void) {
+    char *block = must(malloc(300000));
+    expect("malloc_usable_size", "invalid pointer", block + 70000, 300000);
+    (void)!malloc_usable_size(launder(block + 70000));
+}
+
 static void free_in_the_guard_page(void) {
     char *block = must(malloc(64));
     expect("free", "invalid pointer", block + 4096, 0);
@@ -326,6 +339,8 @@ static const struct fault_case cases[] = {
     {"segv_write_after_free_by_another_thread", write_after_free_by_another_thread},
     {"double_free", double_free},
     {"interior", interior},
+    {"far_interior", far_interior},
+    {"far_interior_of_usable_size", far_interior_of_usable_size},
     {"free_in_the_guard_page", free_in_the_guard_page},
     {"realloc_in_the_guard_page", realloc_in_the_guard_page},
     {"realloc_of_freed", realloc_of_freed},
