@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,6 +68,25 @@ static void free_sized_frees(void **state) {
         assert_freed(resized);
     }
     free_sized_(NULL, 100);
+}
+
+static void (*free_sized_of_a_fresh_thread)(void *, size_t);
+
+static void *free_sized_first(void *block) {
+    free_sized_of_a_fresh_thread(block, 100);
+    return NULL;
+}
+
+/* A thread without a heap takes another way than one with. */
+static void free_sized_frees_in_a_thread_that_never_allocated(void **state) {
+    (void)state;
+    REQUIRE_FUNCTION(free_sized_of_a_fresh_thread, "free_sized");
+    pthread_t thread;
+    void *block = malloc(100);
+    assert_non_null(block);
+    assert_int_equal(pthread_create(&thread, NULL, free_sized_first, block), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_freed(block);
 }
 
 static void free_aligned_sized_frees(void **state) {
@@ -153,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cfree_frees),
         cmocka_unit_test(free_sized_frees),
+        cmocka_unit_test(free_sized_frees_in_a_thread_that_never_allocated),
         cmocka_unit_test(free_aligned_sized_frees),
         cmocka_unit_test(libc_malloc_calloc_realloc_free_share_the_heap),
         cmocka_unit_test(libc_aligned_aliases_share_the_heap),

@@ -50,6 +50,35 @@ static void stats_is_a_table_that_adds_up(void **state) {
     assert_true(of_class[3] >= LOAD_BLOCKS);
 }
 
+static void stats_names_each_figure(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    static const char *const rows[] = {
+        "live",
+        "  of that above 32 KiB",
+        "cached by threads",
+        "free",
+        "metadata",
+        "mapped",
+        "  at most so far",
+        "resident",
+        "SuperSlabs",
+        "  of those empty",
+        "thread heaps",
+        "calls to map",
+        "calls to unmap",
+        "calls to purge",
+        "calls to remap",
+        "calls to protect",
+    };
+    run("take", "HAKMEM_STATS=1", NULL, NULL);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char row[40];
+        snprintf(row, sizeof row, "\n%s ", rows[i]);
+        assert_non_null(strstr(child.err, row));
+    }
+}
+
 static void reports_reach_stderr_though_the_program_closed_it(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -167,6 +196,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(mistakes_are_said_once_and_the_program_runs),
         cmocka_unit_test(help_is_the_table_and_the_program_runs),
         cmocka_unit_test(stats_is_a_table_that_adds_up),
+        cmocka_unit_test(stats_names_each_figure),
         cmocka_unit_test(reports_reach_stderr_though_the_program_closed_it),
         cmocka_unit_test(reports_reach_no_file_of_the_program),
         cmocka_unit_test(warm_pool_stats_are_the_csv_summed),

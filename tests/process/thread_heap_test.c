@@ -51,6 +51,45 @@ static void threads_that_first_free_in_a_destructor_leave_no_heap(void **state) 
     assert_int_equal(stats().heaps, heaps);
 }
 
+/* ---- in the child of a fork ---- */
+
+static void *live_on(void *pipe_ends) {
+    char byte;
+    free(malloc(100));
+    CHECK(write(((int *)pipe_ends)[1], "a", 1) == 1);
+    CHECK(read(((int *)pipe_ends)[2], &byte, 1) == 1); /* until the end of the test */
+    return NULL;
+}
+
+/* The heaps of threads that do not exist there are nobody's, that of the last thread too. */
+static void the_child_of_a_fork_has_one_heap(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    int begun[2], end[2], status = -1;
+    char byte;
+    pthread_t thread;
+    free(malloc(100));
+    assert_true(pipe(begun) == 0 && pipe(end) == 0);
+    int ends[3] = {begun[0], begun[1], end[0]};
+    assert_int_equal(pthread_create(&thread, NULL, live_on, ends), 0);
+    assert_int_equal(read(begun[0], &byte, 1), 1);
+    assert_true(stats().heaps >= 2);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        free(malloc(100));
+        _exit(stats().heaps == 1 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(write(end[1], "e", 1), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        close(begun[i]);
+        close(end[i]);
+    }
+}
+
 /* ---- early ---- */
 
 /* Runs before the constructor that reads the options. */
@@ -114,6 +153,7 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_first_free_in_a_destructor_leave_no_heap),
+        cmocka_unit_test(the_child_of_a_fork_has_one_heap),
         cmocka_unit_test(options_read_late_prewarm_the_main_thread_too),
         cmocka_unit_test(the_child_of_a_fork_prewarms_a_heap_that_is_right),
     };

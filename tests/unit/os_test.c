@@ -59,7 +59,9 @@ static void detaching_leaves_zeros_and_moving_keeps_contents(void **state) {
     void *source, *detached, *target;
     assert_int_equal(hak_os_map(NULL, bytes, &source), 0);
     memset(source, 5, bytes);
+    uint64_t before_bytes = mapped_bytes();
     assert_int_equal(hak_os_detach(source, bytes, &detached), 0);
+    assert_int_equal(mapped_bytes() - before_bytes, bytes);
     assert_int_equal(((char *)source)[0], 0);
     assert_int_equal(((char *)detached)[bytes - 1], 5);
     assert_int_equal(hak_os_reserve_aligned(2 * bytes, 64 * 1024, &target), 0);
@@ -68,6 +70,7 @@ static void detaching_leaves_zeros_and_moving_keeps_contents(void **state) {
     assert_int_equal(((char *)target)[2 * bytes - 1], 0);
     assert_int_equal(hak_os_unmap(target, 2 * bytes), 0);
     assert_int_equal(hak_os_unmap(source, bytes), 0);
+    assert_int_equal(mapped_bytes(), before_bytes - bytes);
 }
 
 #define LOCKERS 4u
