@@ -172,19 +172,29 @@ HAK_COLD void *hak_alloc_plain(size_t bytes) {
     return alloc_plain(bytes);
 }
 
-static void *sampled(size_t bytes) {
-    bool is_on = (hak_front_modes() & HAK_FRONT_SAMPLED) != 0;
-    return is_on ? hak_sampled_alloc(current_heap(), bytes) : NULL;
+/* Either a sampled block, or one of ordinary make, counted. */
+static HAK_COLD void *alloc_sampling(size_t bytes, void *(*plain)(size_t bytes)) {
+    struct heap *heap = current_heap();
+    if (heap == NULL || (bytes <= HAK_MID_MAX_BYTES && hak_cache_count(heap, hak_class_of(bytes)) != 0)) {
+        return plain(bytes); /* metered: it is not newly taken */
+    }
+    void *block = hak_sampled_alloc(heap, bytes);
+    if (block == NULL) {
+        block = plain(bytes);
+        hak_sampled_count(heap, bytes);
+    }
+    return block;
+}
+
+static bool samples(void) {
+    return (hak_front_modes() & HAK_FRONT_SAMPLED) != 0;
 }
 
 static HAK_COLD void *alloc_in_modes(size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
     }
-    void *block = sampled(bytes);
-    if (block == NULL) {
-        block = alloc_plain(bytes);
-    }
+    void *block = samples() ? alloc_sampling(bytes, hak_alloc_plain) : alloc_plain(bytes);
     if (block != NULL) {
         hak_front_fill_new(block, bytes);
     }
@@ -213,12 +223,15 @@ HAK_ALWAYS_INLINE void *calloc_plain(size_t bytes) {
     return is_zero ? ref.block : memset(ref.block, 0, bytes);
 }
 
+static HAK_COLD void *calloc_ordinary(size_t bytes) {
+    return calloc_plain(bytes);
+}
+
 static HAK_COLD void *calloc_in_modes(size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, true);
     }
-    void *block = sampled(bytes);
-    return block != NULL ? block : calloc_plain(bytes);
+    return samples() ? alloc_sampling(bytes, calloc_ordinary) : calloc_plain(bytes);
 }
 
 void *hak_calloc_slow(size_t bytes) {

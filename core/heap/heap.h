@@ -54,8 +54,8 @@ struct heap {
     _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
     struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */
     struct homeward homeward;
-    int64_t sample_left;    /* owner only: blocks to be taken before one is sampled; 0: not begun */
-    uint64_t sample_chance; /* owner only: state of a generator */
+    int64_t sample_left;    /* owner only: blocks to be taken before one is sampled; below 0: too many were */
+    uint64_t sample_chance; /* owner only: state of a generator; 0: not begun */
     struct class_state classes[HAK_CLASS_COUNT];
 };
 

@@ -7,6 +7,7 @@
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
+#include "heap/unified_cache.h"
 #include <string.h>
 
 #define SAMPLED_BYTES_MAX                                                                                    \
@@ -27,15 +28,6 @@ static int64_t next_interval(struct heap *heap) {
     return (int64_t)(every - half + (heap->sample_chance >> CHANCE_SHIFT) % (2 * half + 1));
 }
 
-/* What an allocation of this size takes from slabs now and for the ones to come. */
-static unsigned blocks_taken(const struct heap *heap, size_t bytes) {
-    if (bytes > HAK_MID_MAX_BYTES) {
-        return 1;
-    }
-    const struct class_state *state = &heap->classes[hak_class_of(bytes)];
-    return state->array == NULL ? 1 : state->refill_blocks;
-}
-
 /* Blocks of a class are aligned to what divides its size, and aligned requests ask for such sizes. */
 static unsigned align_shift_of(size_t bytes) {
     unsigned shift = bytes == 0 ? 0 : hak_ctz64(bytes);
@@ -45,19 +37,27 @@ static unsigned align_shift_of(size_t bytes) {
 }
 
 void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
-    if (heap == NULL || bytes > SAMPLED_BYTES_MAX) {
+    if (bytes > SAMPLED_BYTES_MAX) {
         return NULL;
     }
-    if (heap->sample_left == 0) {
+    if (heap->sample_chance == 0) {
         heap->sample_left = next_interval(heap); /* a thread's first allocation */
     }
-    heap->sample_left -= blocks_taken(heap, bytes);
+    heap->sample_left--;
     if (heap->sample_left > 0) {
         return NULL;
     }
-    heap->sample_left = next_interval(heap);
+    /* A refill may have brought more than an interval: then the next allocations are sampled until that is
+     * made up. */
+    heap->sample_left += next_interval(heap);
     return hak_guarded_live() < SAMPLED_LIVE_MAX ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
                                                  : NULL;
+}
+
+void hak_sampled_count(struct heap *heap, size_t bytes) {
+    if (bytes <= HAK_MID_MAX_BYTES) {
+        heap->sample_left -= hak_cache_count(heap, hak_class_of(bytes));
+    }
 }
 
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes) {

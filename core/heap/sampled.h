@@ -18,10 +18,13 @@
 void hak_sampled_start(void);
 
 /*
- * In place of an ordinary allocation of `bytes` bytes by the slow path, which the heap counts: a sampled
- * block, zeroed, or NULL when it is not the turn of one, or there cannot be one.
+ * In place of an ordinary allocation of `bytes` bytes for which there is no block in the cache, and which the
+ * heap counts: a sampled block, zeroed, or NULL when it is not the turn of one, or there cannot be one.
  */
 void *hak_sampled_alloc(struct heap *heap, size_t bytes);
+
+/* After the ordinary allocation then: counts what a refill has left in the cache. */
+void hak_sampled_count(struct heap *heap, size_t bytes);
 
 /* realloc of a sampled block. */
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes);

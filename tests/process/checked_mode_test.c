@@ -142,6 +142,35 @@ static void what_is_left_is_listed_at_exit(void **state) {
     assert_string_equal(child.err, "");
 }
 
+#define SAMPLED_OF 100000u
+
+/* Every block is newly taken, so about one of N lies between guard pages, whatever a refill brings. */
+static int count_sampled(void *unused) {
+    (void)unused;
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    unsigned every = (unsigned)atoi(getenv("HAKMEM_GUARD_SAMPLE"));
+    CHECK(hak_stats_get(&stats) == 0);
+    size_t before = stats.large_live_blocks;
+    leave_blocks(64, SAMPLED_OF);
+    CHECK(hak_stats_get(&stats) == 0);
+    size_t sampled = stats.large_live_blocks - before;
+    CHECK(sampled >= SAMPLED_OF / every / 10 * 8 && sampled <= SAMPLED_OF / every / 10 * 12);
+    return 0;
+}
+
+static void one_of_n_blocks_is_sampled(void **state) {
+    static const char *const options[] = {"HAKMEM_GUARD_SAMPLE=20", "HAKMEM_GUARD_SAMPLE=100",
+                                          "HAKMEM_GUARD_SAMPLE=1000"};
+    (void)state;
+    REQUIRE_HAK();
+    for (size_t i = 0; i < COUNT_OF(options); i++) {
+        child = (struct child){
+            .program = own_path(), .arguments = {"sampled"}, .environment = {"HAKMEM_CHECK=0", options[i]}};
+        child_run(&child);
+        assert_child_succeeded(&child);
+    }
+}
+
 /* More address space than there is, once what waits in the quarantine has gone. */
 static void memory_that_is_short_is_an_error_as_ever(void **state) {
     (void)state;
@@ -157,12 +186,16 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "leave") == 0) {
         return leave_some(NULL);
     }
+    if (argc == 2 && strcmp(argv[1], "sampled") == 0) {
+        return count_sampled(NULL);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_usable_size_is_what_was_asked_for),
         cmocka_unit_test(a_walk_visits_each_block_with_its_size),
         cmocka_unit_test(statistics_count_what_lies_between_guard_pages),
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
+        cmocka_unit_test(one_of_n_blocks_is_sampled),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
     };
     return cmocka_run_group_tests_name("checked_mode", tests, NULL, heap_is_sound);
