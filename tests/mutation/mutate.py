@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Changes the library mechanically, one place at a time, and sees which test notices.
 
-usage: tests/mutation/mutate.py [--seed N] [--count N] [--minutes N] [--until STAGE] [--only TEXT] [--again] [--report]
+usage: tests/mutation/mutate.py [--seed N] [--count N] [--minutes N] [--until STAGE] [--only TEXT] [--with SUITES] [--again] [--report]
 
 A seeded sample of `count` mutants of core/ that compile, and whose machine code differs from the original's, is run
 against the suites of `make test`, those first that are quick and likely to notice; the first that fails has killed the
 mutant. What was found is kept in results.json after each mutant, so that a run can be cut off and taken up again; --minutes
-ends it when so many are over. --until STAGE leaves the later stages to another run. --report writes REPORT.md from what is known
+ends it when so many are over. --until STAGE leaves the later stages to another run; a survivor goes on where it came to. --with
+runs survivors against some suites alone. --report writes REPORT.md from what is known
 and runs nothing. equivalent.txt says of survivors why no test can tell them.
 """
 import argparse
@@ -79,7 +80,8 @@ def run_clean(tests, state, until):
             break
     print(f"left out, because they fail without a mutant: {state['left_out']}", flush=True)
     save_state(state)
-    tree.STARTED.write_text(f"{tree.digest()} {until}")
+    with tree.STARTED.open("a") as started:
+        started.write(f"{tree.digest()} {until}\n")
 
 
 # ---- one mutant ---------------------------------------------------------------------------------------------
@@ -97,11 +99,20 @@ def why_none(planted):
     return None if planted.changed_objects("archive") else "same machine code"
 
 
-def judge(tests, mutant, state, until):
-    """Runs the stages on the mutant that stands in the tree; says who killed it, or how far it came."""
+def judge(tests, mutant, state, arguments, passed):
+    """Runs the stages on the mutant that stands in the tree; says who killed it, or how far it came. It came through
+    the stage `passed` before."""
     started = time.monotonic()
     done = set(state["left_out"])
-    for stage in suites.STAGES:
+    stages = suites.STAGES
+    if arguments.with_suites:
+        stages = [("chosen", tuple(arguments.with_suites.split()), suites.FLAVOURS)]
+    elif passed is not None:
+        begin = suites.STAGE_NAMES.index(passed) + 1
+        for stage in stages[:begin]:
+            done.update(suite.title for suite in suites.suites_of(tests, stage, state["seconds"]))
+        stages = stages[begin:]
+    for stage in stages:
         wanted = [suite for suite in suites.suites_of(tests, stage, state["seconds"]) if suite.title not in done]
         failed = tree.make(suites.targets_of(stage, wanted))
         if failed is not None:
@@ -112,18 +123,19 @@ def judge(tests, mutant, state, until):
         if killer is not None:
             return {"killed_by": killer[0].title, "why": suites.reason_of(killer[1]), "seconds": seconds}
         done.update(suite.title for suite in wanted)
-        if stage[0] == until:
+        passed = passed if arguments.with_suites else stage[0]
+        if stage[0] == arguments.until:
             break
-    return {"survived": until or suites.STAGE_NAMES[-1], "seconds": seconds}
+    return {"survived": passed, "seconds": seconds}
 
 
 def is_open(known, arguments):
     """Whether there is something left to do for a mutant."""
     if known is None:
-        return True
+        return arguments.with_suites is None
     passed = suites.STAGE_NAMES.index(known["survived"]) if "survived" in known else len(suites.STAGE_NAMES)
     last = suites.STAGE_NAMES.index(arguments.until or suites.STAGE_NAMES[-1])
-    return passed < last or ("survived" in known and arguments.again)
+    return "survived" in known and (passed < last or arguments.again or arguments.with_suites is not None)
 
 
 def work(arguments):
@@ -132,7 +144,8 @@ def work(arguments):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
     state = load_state(arguments.seed)
-    if not tree.STARTED.exists() or tree.STARTED.read_text() != f"{tree.digest()} {arguments.until}":
+    started = tree.STARTED.read_text().splitlines() if tree.STARTED.exists() else []
+    if f"{tree.digest()} {arguments.until}" not in started:
         run_clean(tests, state, arguments.until)
     taken = 0
     end = time.monotonic() + 60 * arguments.minutes
@@ -152,8 +165,9 @@ def work(arguments):
                 state["discarded"][key] = why_not
             else:
                 taken += known is None
+                passed = None if known is None or arguments.again else known["survived"]
                 print(f"{taken}: {mutant.file}:{mutant.line} {mutant.operator}", flush=True)
-                state["mutants"][key] = {"line": mutant.line, **judge(tests, mutant, state, arguments.until)}
+                state["mutants"][key] = {"line": mutant.line, **judge(tests, mutant, state, arguments, passed)}
                 print(f"    {state['mutants'][key]}", flush=True)
         save_state(state)
 
@@ -166,6 +180,7 @@ def main():
     parser.add_argument("--until", choices=suites.STAGE_NAMES, help="leave out the later stages")
     parser.add_argument("--again", action="store_true", help="survivors once more, from the start")
     parser.add_argument("--only", help="only mutants with this text in their name in results.json")
+    parser.add_argument("--with", dest="with_suites", help="survivors against the suites that start so, and no others")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if not arguments.report:

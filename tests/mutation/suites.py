@@ -9,12 +9,13 @@ import sys
 from tree import TREE
 
 SIDE_BY_SIDE = 2
-SHORT_SECONDS = 2
+SHORT_SECONDS = 1
+FLAVOURS = ("", "debug", "release", "checked")
 SECONDS_MIN = 20  # a suite's limit is this, or ten times what it takes without a mutant
 
 # (name, prefixes of suites, flavours; None: every flavour). The last one is all that `make test` runs.
 STAGES = [
-    ("short", ("unit", "api", "misuse", "process", "stress"), ("debug",)),
+    ("short", ("unit", "api", "misuse", "process", "stress"), ("debug", "checked")),
     ("debug", ("unit", "api", "misuse", "process", "stress"), ("debug",)),
     ("model", ("model",), ("",)),
     ("release", ("unit", "api", "misuse", "process", "stress", "memory", "fuzz"), ("release", "debug", "checked")),

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRATCH = ROOT / "build/mutation"
 TREE = SCRATCH / "tree"
 CLEAN = SCRATCH / "clean"  # objects of the tree without a mutant, with their times
-STARTED = SCRATCH / "started"  # the digest of the tree that was built and run without a mutant
+STARTED = SCRATCH / "started"  # digests of trees that were built and run without a mutant, and how far
 REBUILT = ("debug", "archive", "release", "model", "tsan", "ubsan", "yields", "tests")  # whose objects CLEAN has
 BUILD_LIMIT_S = 1800
 # Linking without LTO takes a tenth of the time. What then fails without a mutant is left out.
