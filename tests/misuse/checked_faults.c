@@ -74,6 +74,14 @@ static void overflow_found_by_realloc(void) {
     (void)!realloc(launder(block), 2 * block_bytes);
 }
 
+static void overflow_found_by_realloc_to_its_size(void) {
+    char *block = must(malloc(block_bytes));
+    write_at(block + block_bytes);
+    expect("realloc", "write past the end of", block, block_bytes);
+    expect_damage("1 byte is", 0, "past the end", block + block_bytes);
+    (void)!realloc(launder(block), block_bytes);
+}
+
 static void overflow_after_realloc(void) {
     char *block = must(realloc(must(malloc(8)), block_bytes));
     write_at(block + block_bytes);
@@ -184,6 +192,7 @@ static const struct fault_case cases[] = {
     {"overflow_of_calloc", overflow_of_calloc},
     {"overflow_of_memalign", overflow_of_memalign},
     {"overflow_found_by_realloc", overflow_found_by_realloc},
+    {"overflow_found_by_realloc_to_its_size", overflow_found_by_realloc_to_its_size},
     {"overflow_after_realloc", overflow_after_realloc},
     {"overflow_found_at_exit", overflow_found_at_exit},
     {"overflow_of_another_threads", overflow_of_another_threads},
