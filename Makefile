@@ -79,8 +79,7 @@ OBJCOPY ?= objcopy
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
 SO_LAYOUT := core/layout.ld
-SO_LINK_FLAGS := -shared -Wl,-T,$(SO_LAYOUT) -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack \
-                 -Wl,-z,nodynamic-undefined-weak
+SO_LINK_FLAGS := -shared -Wl,-T,$(SO_LAYOUT) -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
 
 ifeq ($(LTO),1)
 RELEASE_LTO := $(if $(IS_CLANG),-flto,-flto=auto)

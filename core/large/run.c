@@ -42,7 +42,7 @@ static struct hak_extent *new_record(void) {
 
 /* One more extent; false when out of memory. */
 static bool add_extent(void) {
-    bool is_zero;
+    bool is_zero = false; /* gcc does not see that each SuperSlab comes with it */
     struct hak_extent *extent = new_record();
     if (extent == NULL) {
         return false;
