@@ -304,6 +304,7 @@ void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *h
         event = hak_slab_release_any(slab);
     }
     if (event == HAK_EVENT_LIST) {
+        hak_thin_enter_if_due(slab); /* one batch may have freed nearly all of a full slab */
         event = list_slab(slab, heap_or_null);
     }
     HAK_ASSERT(event == HAK_EVENT_NONE || event == HAK_EVENT_RETIRE);

@@ -42,6 +42,13 @@ void hak_thin_enter(struct slab *slab) {
     hak_lock_release(&hak_superslab_lock);
 }
 
+void hak_thin_enter_if_due(struct slab *slab) {
+    int free_blocks = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word)); /* relaxed: as in mark() */
+    if (HAK_UNLIKELY(hak_thin_begins(slab, (unsigned)(slab->capacity_blocks - free_blocks)))) {
+        hak_thin_enter(slab);
+    }
+}
+
 void hak_thin_leave(struct slab *slab, size_t taken_bytes) {
     size_t purged_bytes = slab->purged_pages * hak_os_page_bytes();
     uint64_t now_ms = hak_os_now_ms();

@@ -34,6 +34,9 @@ HAK_INLINE bool hak_thin_begins(const struct slab *slab, unsigned live_blocks) {
 /* The slab is thin: it counts as dirty from now on, and what that leaves above the floor is owed. */
 void hak_thin_enter(struct slab *slab);
 
+/* The same if so little of it is in use: for a slab that a single count took from full to there. */
+void hak_thin_enter_if_due(struct slab *slab);
+
 /* Blocks of `taken_bytes` in all are taken out, or the slab is retired (0): it is neither thin nor purged. */
 void hak_thin_leave(struct slab *slab, size_t taken_bytes);
 

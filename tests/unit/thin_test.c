@@ -15,6 +15,7 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -95,6 +96,42 @@ static void pages_between_few_live_blocks_go_back(void **state) {
         assert_int_equal(*(char *)blocks[i], 1);
         assert_int_equal(((char *)blocks[i])[BLOCK_BYTES - 1], 1);
     }
+}
+
+static void *fillers[SLABS];
+
+static int compare_addresses(const void *left, const void *right) {
+    uintptr_t a = *(const uintptr_t *)left;
+    uintptr_t b = *(const uintptr_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Slab by slab but for the first block of each, and a filler: 128 frees, as many as go home in one batch. */
+static void *free_but_one_a_slab(void *unused) {
+    for (unsigned i = 0, slab = 0; i < BLOCKS; i++) {
+        if ((uintptr_t)blocks[i] % HAK_UNIT_BYTES != 0) {
+            hak_free(blocks[i]);
+            blocks[i] = NULL;
+        } else if (slab != SLABS) {
+            hak_free(fillers[slab++]);
+        }
+    }
+    return unused;
+}
+
+/* Each slab goes from full to one block in one step: it is to be listed and it is thin, both at once. */
+static void pages_that_another_thread_frees_go_back(void **state) {
+    (void)state;
+    pthread_t thread;
+    hak_purge_set_floor(MIB);
+    fill();
+    for (unsigned i = 0; i < SLABS; i++) {
+        fillers[i] = hak_malloc(16);
+    }
+    qsort(blocks, BLOCKS, sizeof blocks[0], compare_addresses);
+    assert_int_equal(pthread_create(&thread, NULL, free_but_one_a_slab, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(resident_of_slabs() < (SLABS + CACHED_MAX) * 4096 + MIB + 2 * MIB);
 }
 
 static void what_is_above_a_sixteenth_is_left_alone(void **state) {
@@ -187,6 +224,7 @@ static void a_small_heap_has_no_thin_slabs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(pages_between_few_live_blocks_go_back, nothing_is_left),
+        cmocka_unit_test_teardown(pages_that_another_thread_frees_go_back, nothing_is_left),
         cmocka_unit_test_teardown(what_is_above_a_sixteenth_is_left_alone, nothing_is_left),
         cmocka_unit_test_teardown(within_the_floor_thin_slabs_stay, nothing_is_left),
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
