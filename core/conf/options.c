@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define RETAIN_PARTS_OF_LIMIT 16u
+#define FLOOR_PARTS_OF_LIMIT  256u
 #define LRU_PARTS_OF_LIMIT    32u
 
 #define PREFIX_BYTES (sizeof(HAK_OPTION_PREFIX) - 1)
@@ -25,7 +26,11 @@
 /* In a section of its own, so that its alignment is not that of all data: the gap before would cost an OS
  * page. */
 __attribute__((section(".data.hak_options"))) struct hak_options hak_options = {
-    HAK_OPTION_TABLE(INITIAL_FLAG, INITIAL_NUMBER, INITIAL_LIST, INITIAL_CHOICE, INITIAL_PATH)};
+    /* clang-format off */
+    HAK_OPTION_TABLE(INITIAL_FLAG, INITIAL_NUMBER, INITIAL_LIST, INITIAL_CHOICE, INITIAL_PATH)
+        /* clang-format on */
+        .base_floor_kib = HAK_BASE_FLOOR_KIB,
+};
 
 enum pass { PASS_PROFILE, PASS_SINGLE, PASS_LISTS, PASS_COUNT };
 
@@ -234,6 +239,7 @@ void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
     if (limit_bytes != 0) {
         bound(&options->retain_mb, (limit_bytes >> 20) / RETAIN_PARTS_OF_LIMIT);
         bound(&options->ss_lru_mb, (limit_bytes >> 20) / LRU_PARTS_OF_LIMIT);
+        bound(&options->base_floor_kib, (limit_bytes >> 10) / FLOOR_PARTS_OF_LIMIT);
     }
 }
 

@@ -19,6 +19,8 @@
 #define HAK_OPTIONS_ALIGN_BYTES 65536
 #endif
 
+#define HAK_BASE_FLOOR_KIB 1024u /* where no container sets a limit */
+
 #define HAK_OPTION_PATH_BYTES 1024u /* with the terminating zero */
 
 #define HAK_OPTION_FLAG_FIELD(name, field, initial, help)                    bool field;
@@ -31,6 +33,8 @@
 struct hak_options {
     HAK_OPTION_TABLE(HAK_OPTION_FLAG_FIELD, HAK_OPTION_NUMBER_FIELD, HAK_OPTION_LIST_FIELD,
                      HAK_OPTION_CHOICE_FIELD, HAK_OPTION_PATH_FIELD)
+    uint32_t
+        base_floor_kib; /* no row: of free memory that may always stay, of slabs and of large blocks each */
 } __attribute__((aligned(HAK_OPTIONS_ALIGN_BYTES)));
 
 extern struct hak_options hak_options;
@@ -47,7 +51,8 @@ void hak_options_parse(struct hak_options *options, char *const *environment, in
 
 /*
  * Bounds what may be kept free by the container's memory limit (0: none): proved cycles keep at most a
- * sixteenth of it, empty SuperSlabs a thirty-second. As hak_options_read(), after it.
+ * sixteenth of it, empty SuperSlabs a thirty-second, and what may always stay is a 128th, half of it for
+ * slabs and half for large blocks. As hak_options_read(), after it.
  */
 void hak_options_bound(struct hak_options *options, uint64_t limit_bytes);
 

@@ -6,10 +6,11 @@
 #include "base/atomic.h"
 #include "conf/options.h"
 #include "large/parked.h"
+#include "slab/retention.h"
 #include <limits.h>
 
 #define MIB         ((size_t)1024 * 1024)
-#define FLOOR_BYTES MIB
+#define FLOOR_BYTES ((size_t)HAK_BASE_FLOOR_KIB * 1024)
 /* Without an operation for this many steps of ageing, everything that was raised has been idle. */
 #define IDLE_STEPS_MAX 4u
 
@@ -38,6 +39,11 @@ struct hak_large_policy hak_large_policy = {
 
 struct hak_retain hak_retain;
 
+static void set_raised(size_t bytes) {
+    hak_retain.raised_bytes = bytes;
+    hak_retention_note_raised(HAK_RETAINER_LARGE, bytes);
+}
+
 static size_t base_floor_bytes(void) {
     return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
 }
@@ -50,7 +56,8 @@ static void lower_by_idle(size_t idle_bytes) {
     }
     /* Rounded up, so that the floor reaches its base. */
     size_t fall_bytes = (idle_bytes - base_bytes + 1) / 2;
-    hak_retain.raised_bytes -= fall_bytes < hak_retain.raised_bytes ? fall_bytes : hak_retain.raised_bytes;
+    set_raised(hak_retain.raised_bytes -
+               (fall_bytes < hak_retain.raised_bytes ? fall_bytes : hak_retain.raised_bytes));
 }
 
 void hak_retain_touch(uint64_t now_ms) {
@@ -61,7 +68,7 @@ void hak_retain_touch(uint64_t now_ms) {
     uint64_t step_ms = hak_large_policy.proof_ms;
     uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
     if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
-        hak_retain.raised_bytes = 0;
+        set_raised(0);
     } else if (quiet_ms >= step_ms) {
         lower_by_idle(hak_retain.dirty_bytes);
     } else if (now_ms - hak_retain.min_since_ms >= step_ms) {
@@ -126,10 +133,10 @@ void hak_retain_returned(size_t bytes, uint64_t now_ms) {
 }
 
 static void raise_floor(size_t bytes) {
-    size_t max_bytes = hak_options.retain_mb * MIB;
+    size_t max_bytes = hak_retention_raise_max(HAK_RETAINER_LARGE);
     size_t wanted_bytes = bytes < max_bytes ? bytes : max_bytes;
     if (wanted_bytes > hak_retain.raised_bytes) {
-        hak_retain.raised_bytes = wanted_bytes;
+        set_raised(wanted_bytes);
     }
 }
 
@@ -153,12 +160,18 @@ size_t hak_retain_excess(void) {
     return hak_retain.dirty_bytes > limit_bytes ? hak_retain.dirty_bytes - limit_bytes : 0;
 }
 
+void hak_retain_bound_floor(size_t bytes) {
+    if (bytes < hak_large_policy.floor_bytes) {
+        hak_large_policy.floor_bytes = bytes;
+    }
+}
+
 void hak_retain_set_floor(size_t bytes) {
     hak_lock_acquire(&hak_large_lock);
     hak_large_policy.floor_bytes = bytes;
     hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
     hak_large_policy.proof_count = PROOFS_NEVER;
-    hak_retain.raised_bytes = 0;
+    set_raised(0);
     /* relaxed: runs that are parked meanwhile stay until memory is next given back */
     hak_atomic_store_relaxed(&hak_large_policy.parked_bytes_max,
                              bytes < FLOOR_BYTES ? 0 : HAK_PARKED_BYTES_MAX);

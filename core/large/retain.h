@@ -2,10 +2,11 @@
  * retain.h - how much free large memory stays with the process: the floor, and what moves it.
  *
  * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
- * within the floor: a few MiB plus a fraction of what is live. The floor rises by the size of a cycle that
- * has been proved: three times running, at least a third of what was given back was fetched again within a
- * second. It rises by HAKMEM_RETAIN_MB at most, and falls as memory lies unused for whole seconds. Counts and
- * decides, frees nothing itself (release.c does). All state is under hak_large_lock.
+ * within the floor: a MiB, less in a small container, plus a fraction of what is live. The floor rises
+ * by the size of a cycle that has been proved: three times running, at least a third of what was given back
+ * was fetched again within a second. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most,
+ * and falls as memory lies unused for whole seconds. Counts and decides, frees nothing itself (release.c
+ * does). All state is under hak_large_lock.
  */
 #ifndef HAK_LARGE_RETAIN_H
 #define HAK_LARGE_RETAIN_H
@@ -73,6 +74,9 @@ void hak_retain_returned(size_t bytes, uint64_t now_ms);
 
 /* `bytes` were handed out that the system has yet to fill with pages. Lock held. */
 void hak_retain_fetched(size_t bytes, uint64_t now_ms);
+
+/* At start, before there are threads: no more than `bytes` may always stay, since the container is small. */
+HAK_COLD void hak_retain_bound_floor(size_t bytes);
 
 /* From now on `bytes` may stay, whatever is live and whatever cycles prove. Takes the lock. */
 void hak_retain_set_floor(size_t bytes);

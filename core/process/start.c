@@ -11,6 +11,7 @@
 #include "heap/checked.h"
 #include "heap/front.h"
 #include "heap/sampled.h"
+#include "large/retain.h"
 #include "os/cgroup.h"
 #include "process/background.h"
 #include "process/fork.h"
@@ -27,6 +28,10 @@ static bool needs_metering(void) {
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
     hak_options_read(environ);
     hak_options_bound(&hak_options, hak_cgroup_limit_bytes(""));
+    if (hak_options.base_floor_kib <
+        HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */
+        hak_retain_bound_floor((size_t)hak_options.base_floor_kib * 1024);
+    }
     if (hak_options.randomize) {
         hak_chance_start();
     }

@@ -3,7 +3,7 @@
  * come with an earlier time: comparisons are of sums.
  */
 #include "slab/retention.h"
-#include "conf/options.h"
+#include "base/atomic.h"
 
 #define MISSED_WITHIN_MS   1000u /* after the last purge of a cycle, or it was right to purge */
 #define CYCLE_MS_MAX       2000u /* a cycle that is no longer one of going back and forth */
@@ -17,13 +17,34 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+static _Atomic size_t raised_bytes_of[HAK_RETAINERS];
+
+void hak_retention_note_raised(enum hak_retainer who, size_t bytes) {
+    hak_atomic_store_relaxed(&raised_bytes_of[who],
+                             bytes); /* relaxed: one number, the other side bounds itself by it */
+}
+
+size_t hak_retention_raise_max(enum hak_retainer who) {
+    enum hak_retainer other = who == HAK_RETAINER_SLABS ? HAK_RETAINER_LARGE : HAK_RETAINER_SLABS;
+    size_t bound_bytes = (size_t)hak_options.retain_mb << 20;
+    size_t other_bytes = hak_atomic_load_relaxed(&raised_bytes_of[other]); /* relaxed: as above */
+    return bound_bytes - smaller(bound_bytes, other_bytes);
+}
+
+static void set_raised(struct retention *r, size_t bytes) {
+    r->raised_bytes = bytes;
+    hak_retention_note_raised(HAK_RETAINER_SLABS, bytes);
+}
+
 /* Half of what lay idle all through a window, beyond the floor as it is without proof, is not worth keeping.
  */
 static void close_window(struct retention *r) {
-    size_t base_bytes = r->base_bytes > HAK_RETENTION_BASE_BYTES ? r->base_bytes : HAK_RETENTION_BASE_BYTES;
+    size_t base_bytes =
+        r->base_bytes > hak_retention_base_bytes() ? r->base_bytes : hak_retention_base_bytes();
     if (r->min_dirty_bytes > base_bytes) {
         /* Rounded up, so that the floor reaches its base. */
-        r->raised_bytes -= smaller(r->raised_bytes, (r->min_dirty_bytes - base_bytes + 1) / 2);
+        size_t fall_bytes = smaller(r->raised_bytes, (r->min_dirty_bytes - base_bytes + 1) / 2);
+        set_raised(r, r->raised_bytes - fall_bytes);
     }
     r->min_dirty_bytes = r->dirty_bytes;
 }
@@ -75,8 +96,8 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
     }
     r->proofs += r->proofs < PROOFS_TO_RAISE;
     if (r->proofs == PROOFS_TO_RAISE) {
-        size_t bound_bytes = (size_t)hak_options.retain_mb << 20;
-        r->raised_bytes = smaller(r->raised_bytes + r->purged_bytes, bound_bytes);
+        set_raised(r,
+                   smaller(r->raised_bytes + r->purged_bytes, hak_retention_raise_max(HAK_RETAINER_SLABS)));
     }
     forget_cycle(r);
 }
@@ -107,6 +128,6 @@ size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_
         return r->set_bytes;
     }
     age(r, now_ms);
-    r->base_bytes = HAK_RETENTION_BASE_BYTES + (live_bytes >> LIVE_SHARE_SHIFT);
+    r->base_bytes = hak_retention_base_bytes() + (live_bytes >> LIVE_SHARE_SHIFT);
     return r->base_bytes + r->raised_bytes;
 }

@@ -1,16 +1,18 @@
 /*
  * retention.h - how much free memory the slab side keeps instead of giving it back.
  *
- * The floor is a fraction of what is in use plus a few MiB. It rises only for a heap that has proved to need
- * it: in two cycles in a row, of 256 KiB or more, half of what was purged was missed, that is, memory without
- * pages was handed out within a second. The second and each further one raises it by what was purged in it,
- * at most by HAKMEM_RETAIN_MB in all; each second takes half of what lay unused all through it off again.
- * Plain data and arithmetic; every function is called under the SuperSlab lock.
+ * The floor is a fraction of what is in use plus a MiB, less in a small container. It rises only for a heap
+ * that has proved to need it: in two cycles in a row, of 256 KiB or more, half of what was purged was missed,
+ * that is, memory without pages was handed out within a second. The second and each further one raises it by
+ * what was purged in it, at most by what the large floor leaves of HAKMEM_RETAIN_MB; each second takes half
+ * of what lay unused all through it off again. Plain data and arithmetic; every function is called under the
+ * SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
 
 #include "base/compiler.h"
+#include "conf/options.h"
 #include <stdint.h>
 
 /* A cycle begins with a purge and ends when half of what was purged was missed, or with time. */
@@ -50,8 +52,22 @@ bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms
 /* From now on `bytes` may stay, whatever is in use and however soon it is wanted again. */
 void hak_retention_set(struct retention *r, size_t bytes);
 
-/* Dirty free memory of up to this may stay in any case. */
-#define HAK_RETENTION_BASE_BYTES ((size_t)1024 * 1024)
+/* Dirty free memory of up to this may stay in any case. Const after start. */
+HAK_INLINE size_t hak_retention_base_bytes(void) {
+    return (size_t)hak_options.base_floor_kib * 1024;
+}
+
+/* The two that keep free memory: their floors rise by HAKMEM_RETAIN_MB in all. */
+enum hak_retainer { HAK_RETAINER_SLABS, HAK_RETAINER_LARGE, HAK_RETAINERS };
+
+/*
+ * To be told by how much a floor is raised, whenever that changes. Each under its own lock: when both rise at
+ * the same moment they may be above the bound together until the one that is not used falls.
+ */
+void hak_retention_note_raised(enum hak_retainer who, size_t bytes);
+
+/* By how much that floor may be raised at most, now. Any thread. */
+size_t hak_retention_raise_max(enum hak_retainer who);
 
 /* How many bytes of dirty free memory may stay when `live_bytes` are in use. */
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms);

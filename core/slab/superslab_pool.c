@@ -27,7 +27,7 @@ struct superslab_pool hak_superslab_pool;
 /* What may stay free whatever is in use. */
 static size_t lowest_floor_bytes(void) {
     const struct retention *retention = &hak_superslab_pool.retention;
-    return retention->is_set ? retention->set_bytes : HAK_RETENTION_BASE_BYTES;
+    return retention->is_set ? retention->set_bytes : hak_retention_base_bytes();
 }
 
 static unsigned used_units(const struct superslab *s) {

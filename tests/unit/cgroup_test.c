@@ -100,9 +100,11 @@ static void it_bounds_what_is_kept(void **state) {
     hak_options_bound(&options, GIB * 64);
     assert_int_equal(options.retain_mb, hak_options.retain_mb);
     assert_int_equal(options.ss_lru_mb, hak_options.ss_lru_mb);
+    assert_int_equal(options.base_floor_kib, HAK_BASE_FLOOR_KIB);
     hak_options_bound(&options, 128 * MIB);
     assert_int_equal(options.retain_mb, 8);
     assert_int_equal(options.ss_lru_mb, 4);
+    assert_int_equal(options.base_floor_kib, 512);
 }
 
 int main(void) {

@@ -69,7 +69,7 @@ static size_t excess_bytes(void) {
     struct hak_superslab_counts counts;
     hak_superslab_count(&counts);
     size_t used_units = (counts.mapped - counts.whole) * HAK_UNITS_PER_SUPERSLAB - counts.free_units;
-    size_t floor_bytes = HAK_RETENTION_BASE_BYTES + used_units * HAK_UNIT_BYTES / 8;
+    size_t floor_bytes = hak_retention_base_bytes() + used_units * HAK_UNIT_BYTES / 8;
     size_t dirty = counts.dirty_units * HAK_UNIT_BYTES;
     return dirty > floor_bytes ? dirty - floor_bytes : 0;
 }

@@ -37,17 +37,17 @@ static uint64_t raise_floor(struct retention *r) {
 static void floor_is_a_base_and_a_share_of_what_is_live(void **state) {
     (void)state;
     struct retention r = {0};
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, 5), HAK_RETENTION_BASE_BYTES);
-    assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), HAK_RETENTION_BASE_BYTES + 10 * MIB);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, 5), hak_retention_base_bytes());
+    assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), hak_retention_base_bytes() + 10 * MIB);
 }
 
 static void floor_rises_after_two_seconds_of_ping_pong(void **state) {
     (void)state;
     struct retention r = {0};
     uint64_t now_ms = ping_pong_second(&r, 1000000);
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
     now_ms = ping_pong_second(&r, now_ms);
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + CYCLE);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + CYCLE);
 }
 
 /* A cycle in which CYCLE bytes are given back and missed `later_ms` after that. */
@@ -62,11 +62,11 @@ static void short_cycles_prove_as_much_as_long_ones(void **state) {
     struct retention r = {0};
     uint64_t now_ms = 1000000;
     now_ms = cycle(&r, 1, now_ms);
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
     now_ms = cycle(&r, 1, now_ms);
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + CYCLE);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + CYCLE);
     now_ms = cycle(&r, 1, now_ms); /* and that was not enough yet */
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + 2 * CYCLE);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 2 * CYCLE);
 }
 
 static void what_is_missed_late_proves_nothing(void **state) {
@@ -76,10 +76,10 @@ static void what_is_missed_late_proves_nothing(void **state) {
     for (unsigned i = 0; i < 10; i++) {
         now_ms = cycle(&r, 1001, now_ms);
     }
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
     /* One such cycle ends the row. */
     (void)cycle(&r, 1, cycle(&r, 1001, cycle(&r, 1, now_ms)));
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms + 1003), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms + 1003), hak_retention_base_bytes());
 }
 
 /* A heap that goes back and forth by little purges little at a time. */
@@ -88,11 +88,11 @@ static void small_cycles_prove_together(void **state) {
     struct retention r = {0};
     uint64_t now_ms = 1000000;
     for (unsigned i = 0; i < 4; i++, now_ms++) {
-        assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+        assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
         hak_retention_note_purged(&r, MIB / 8, now_ms);
         hak_retention_note_missed(&r, MIB / 8, now_ms);
     }
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + MIB / 4);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + MIB / 4);
 }
 
 /* A program that frees on and on meanwhile hands out a little: its purging is right. */
@@ -104,7 +104,7 @@ static void a_long_purge_is_no_cycle(void **state) {
         hak_retention_note_purged(&r, MIB, now_ms);
         hak_retention_note_missed(&r, MIB / 4, now_ms);
     }
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
 }
 
 static void memory_that_is_not_wanted_again_raises_nothing(void **state) {
@@ -115,7 +115,7 @@ static void memory_that_is_not_wanted_again_raises_nothing(void **state) {
         hak_retention_note_purged(&r, CYCLE, now_ms);
         hak_retention_note_missed(&r, CYCLE / 4, now_ms + 10);
     }
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
 }
 
 static void raised_floor_is_bounded_by_the_option(void **state) {
@@ -126,7 +126,21 @@ static void raised_floor_is_bounded_by_the_option(void **state) {
         now_ms = ping_pong_second(&r, now_ms);
     }
     size_t bound_bytes = (size_t)hak_options.retain_mb * MIB;
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES + bound_bytes);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + bound_bytes);
+}
+
+/* What the large floor has risen by is taken off what this one may, and the other way round. */
+static void two_floors_share_the_option(void **state) {
+    (void)state;
+    struct retention r = {0};
+    size_t bound_bytes = (size_t)hak_options.retain_mb * MIB;
+    hak_retention_note_raised(HAK_RETAINER_LARGE, bound_bytes - 8 * MIB);
+    uint64_t now_ms = raise_floor(&r);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 8 * MIB);
+    assert_int_equal(hak_retention_raise_max(HAK_RETAINER_LARGE), bound_bytes - 8 * MIB);
+    hak_retention_note_raised(HAK_RETAINER_LARGE, 2 * bound_bytes); /* for a moment, before it falls */
+    assert_int_equal(hak_retention_raise_max(HAK_RETAINER_SLABS), 0);
+    hak_retention_note_raised(HAK_RETAINER_LARGE, 0);
 }
 
 static void raised_floor_stays_while_its_memory_is_used(void **state) {
@@ -136,7 +150,8 @@ static void raised_floor_stays_while_its_memory_is_used(void **state) {
     for (unsigned second = 0; second < 60; second++) {
         now_ms = reuse_second(&r, 0, now_ms);
     }
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms - WINDOW_MS), HAK_RETENTION_BASE_BYTES + CYCLE);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms - WINDOW_MS),
+                     hak_retention_base_bytes() + CYCLE);
 }
 
 static void raised_floor_falls_when_its_memory_lies_unused(void **state) {
@@ -146,7 +161,7 @@ static void raised_floor_falls_when_its_memory_lies_unused(void **state) {
     for (unsigned second = 0; second < 6; second++) { /* half of the rest beyond the base each */
         now_ms = reuse_second(&r, CYCLE, now_ms);
     }
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), HAK_RETENTION_BASE_BYTES);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
 }
 
 /* Threads read the clock before they take the lock, so that the later one may come first. */
@@ -178,6 +193,7 @@ int main(void) {
         cmocka_unit_test(a_long_purge_is_no_cycle),
         cmocka_unit_test(memory_that_is_not_wanted_again_raises_nothing),
         cmocka_unit_test(raised_floor_is_bounded_by_the_option),
+        cmocka_unit_test(two_floors_share_the_option),
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
         cmocka_unit_test(large_floor_stays_raised_for_a_thread_with_an_older_clock),
