@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-HAK_API void *malloc(size_t bytes) {
+HAK_GATE HAK_API void *malloc(size_t bytes) {
     return hak_alloc_gate(bytes);
 }
 
-HAK_API void free(void *block) {
+HAK_GATE HAK_API void free(void *block) {
     hak_free_gate(block, "free");
 }
 

@@ -11,12 +11,15 @@
 #include <string.h>
 
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
-#define MARKS          2u
-#define CAPACITY_FIRST 30u
-#define CAPACITY_MAX   2046u
-#define CAPACITY_MIN   4u  /* for the largest blocks, whatever the byte bound says */
-#define HEAT_TO_ARRAY  32u /* operations on a cold class before it may cache */
-#define ROW_TO_GROW    16u /* refills in a row, without a spill, that make a cache grow too */
+#define MARKS           2u
+#define CAPACITY_FIRST  30u
+#define CAPACITY_MAX    2046u
+#define CAPACITY_MIN    4u   /* for the largest blocks, whatever the byte bound says */
+#define HEAT_TO_ARRAY   32u  /* operations on a cold class before it may cache */
+#define ROW_TO_GROW     16u  /* refills in a row, without a spill, that make a cache grow too */
+#define PROOFS_TO_WIDEN 32u  /* spills after refills at the bound in bytes that double it, */
+#define WIDEN_BELOW     128u /* where it means fewer blocks than this: chance alone moves as many to and fro */
+#define BOUND_SHIFT_MAX 1u
 #define SPILL_IN_DEBT                                                                                        \
     2u /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
@@ -31,8 +34,9 @@ static size_t array_bytes(unsigned capacity) {
     return (capacity + MARKS) * sizeof(struct block_ref);
 }
 
-static unsigned capacity_bound(unsigned class_idx) {
-    size_t blocks = bound_bytes[hak_options.tiny_profile] / hak_class_block_bytes[class_idx];
+static unsigned capacity_bound(const struct heap *heap, unsigned class_idx) {
+    size_t bytes = bound_bytes[hak_options.tiny_profile] << heap->classes[class_idx].bound_shift;
+    size_t blocks = bytes / hak_class_block_bytes[class_idx];
     if (blocks < CAPACITY_MIN) {
         return CAPACITY_MIN;
     }
@@ -72,7 +76,7 @@ static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
 
 bool hak_cache_make_hot(struct heap *heap, unsigned class_idx, unsigned blocks) {
     struct class_state *state = &heap->classes[class_idx];
-    unsigned bound = capacity_bound(class_idx);
+    unsigned bound = capacity_bound(heap, class_idx);
     unsigned capacity = CAPACITY_FIRST;
     while (capacity < blocks && capacity < CAPACITY_MAX) {
         capacity = capacity * 2 + MARKS;
@@ -94,10 +98,22 @@ bool hak_cache_warms_up(struct heap *heap, unsigned class_idx) {
 /* Doubles the capacity within the bound. False at the bound or when out of memory. */
 static bool grow(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
-    unsigned bound = capacity_bound(class_idx);
+    unsigned bound = capacity_bound(heap, class_idx);
     unsigned capacity = state->capacity_blocks * 2u + MARKS;
     capacity = capacity < bound ? capacity : bound;
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
+}
+
+/* Doubles the bound once a class has gone back and forth over it often enough. */
+static bool widen_bound(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (state->bound_shift == BOUND_SHIFT_MAX || state->capacity_blocks >= WIDEN_BELOW ||
+        ++state->proofs < PROOFS_TO_WIDEN) {
+        return false;
+    }
+    state->proofs = 0;
+    state->bound_shift++;
+    return true;
 }
 
 /* Halves the capacity; the cache holds no more than that. False at the first capacity or when out of memory.
@@ -161,7 +177,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
     state->refills_in_row = 0;
-    if (is_ping_pong && grow(heap, class_idx)) {
+    if (is_ping_pong && (grow(heap, class_idx) || (widen_bound(heap, class_idx) && grow(heap, class_idx)))) {
         return;
     }
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
@@ -173,6 +189,8 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     }
     /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
      */
+    state->proofs = 0;
+    state->bound_shift = 0;
     if (state->capacity_blocks / 2 >= CAPACITY_FIRST) {
         return_oldest(heap, class_idx, half + MARKS);
         (void)shrink(heap, class_idx);
@@ -191,6 +209,8 @@ void hak_cache_forget(struct heap *heap, unsigned class_idx) {
     state->array = NULL;
     state->capacity_blocks = 0;
     state->heat = 0;
+    state->proofs = 0;
+    state->bound_shift = 0;
 }
 
 void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {

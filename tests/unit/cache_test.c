@@ -111,6 +111,25 @@ static void a_cache_that_ping_pongs_doubles_up_to_its_bound(void **state) {
     assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_32768), 4);
 }
 
+/* Few large blocks: chance alone moves as many to and fro, so the bound in bytes doubles, once, on proof. */
+static void cache_of_few_blocks_grows_over_its_bound_on_proof(void **state) {
+    (void)state;
+    struct heap *heap = hak_heap_attach();
+    assert_true(hak_cache_make_hot(heap, CLASS_OF_32768, 0));
+    assert_true(hak_cache_make_hot(heap, CLASS_OF_1024, 0));
+    (void)capacity_after_ping_pong(heap, CLASS_OF_32768);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_32768), 4);
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        (void)capacity_after_ping_pong(heap, CLASS_OF_32768);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_32768), 8);
+        assert_in_range(capacity_after_ping_pong(heap, CLASS_OF_1024), FIRST, 128);
+    }
+}
+
 static void a_full_cache_spills_the_oldest_half(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_8192;
@@ -293,6 +312,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_class_is_cold_until_its_heat_is_reached),
         TEST(a_cache_that_ping_pongs_doubles_up_to_its_bound),
+        TEST(cache_of_few_blocks_grows_over_its_bound_on_proof),
         TEST(a_full_cache_spills_the_oldest_half),
         TEST(the_block_freed_last_comes_first),
         TEST(a_refill_hands_out_rising_addresses),
