@@ -3,8 +3,8 @@
  * spill.
  *
  * LIFO at the top; spills the oldest half from the bottom. A class gets an array when it has proved hot; the
- * array starts small and doubles on overflow, up to a number of entries and a number of bytes in blocks,
- * which doubles once where that is few blocks and proves too few. No thread ever touches another's. All
+ * array starts small and doubles on overflow, up to a number of entries and a number of bytes in blocks; that
+ * doubles once where it means few blocks and these prove too few. No thread ever touches another's. All
  * functions: the owning thread, no lock held.
  */
 #ifndef HAK_HEAP_UNIFIED_CACHE_H
