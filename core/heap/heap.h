@@ -36,8 +36,7 @@ struct class_state {
     uint8_t warm_count;                    /* slabs in `warm` */
     uint8_t heat;                          /* operations on this class while cold */
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
-    uint8_t proofs;                        /* spills after refills at the bound: it is too small */
-    uint8_t bound_shift;                   /* doublings of the bound that they have proved */
+    uint8_t proofs;                        /* spills after refills at the bound; at their most it doubles */
     bool is_used;                          /* anything here needs flushing at exit */
     struct front_counters counters;
 };

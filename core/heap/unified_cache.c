@@ -19,7 +19,6 @@
 #define ROW_TO_GROW     16u  /* refills in a row, without a spill, that make a cache grow too */
 #define PROOFS_TO_WIDEN 32u  /* spills after refills at the bound in bytes that double it, */
 #define WIDEN_BELOW     128u /* where it means fewer blocks than this: chance alone moves as many to and fro */
-#define BOUND_SHIFT_MAX 1u
 #define SPILL_IN_DEBT                                                                                        \
     2u /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
@@ -35,7 +34,8 @@ static size_t array_bytes(unsigned capacity) {
 }
 
 static unsigned capacity_bound(const struct heap *heap, unsigned class_idx) {
-    size_t bytes = bound_bytes[hak_options.tiny_profile] << heap->classes[class_idx].bound_shift;
+    unsigned doublings = heap->classes[class_idx].proofs == PROOFS_TO_WIDEN;
+    size_t bytes = bound_bytes[hak_options.tiny_profile] << doublings;
     size_t blocks = bytes / hak_class_block_bytes[class_idx];
     if (blocks < CAPACITY_MIN) {
         return CAPACITY_MIN;
@@ -107,13 +107,10 @@ static bool grow(struct heap *heap, unsigned class_idx) {
 /* Doubles the bound once a class has gone back and forth over it often enough. */
 static bool widen_bound(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
-    if (state->bound_shift == BOUND_SHIFT_MAX || state->capacity_blocks >= WIDEN_BELOW ||
-        ++state->proofs < PROOFS_TO_WIDEN) {
+    if (state->proofs == PROOFS_TO_WIDEN || state->capacity_blocks >= WIDEN_BELOW) {
         return false;
     }
-    state->proofs = 0;
-    state->bound_shift++;
-    return true;
+    return ++state->proofs == PROOFS_TO_WIDEN;
 }
 
 /* Halves the capacity; the cache holds no more than that. False at the first capacity or when out of memory.
@@ -190,7 +187,6 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
      */
     state->proofs = 0;
-    state->bound_shift = 0;
     if (state->capacity_blocks / 2 >= CAPACITY_FIRST) {
         return_oldest(heap, class_idx, half + MARKS);
         (void)shrink(heap, class_idx);
@@ -210,7 +206,6 @@ void hak_cache_forget(struct heap *heap, unsigned class_idx) {
     state->capacity_blocks = 0;
     state->heat = 0;
     state->proofs = 0;
-    state->bound_shift = 0;
 }
 
 void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {
