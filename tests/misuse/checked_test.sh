@@ -5,18 +5,11 @@
 # checked_faults (HAKMEM_CHECK=1) and sampled_faults (HAKMEM_GUARD_SAMPLE=1) state the first lines of each report and,
 # after "...", fragments that follow in that order. Cases segv_... end by SIGSEGV, segv_silent_... with no report at all,
 # sound_... and report_... well, the others by SIGABRT. `checked_test.sh WORD` runs those whose name contains WORD alone.
-set -u
 
-readonly sigabrt_status=134
+# shellcheck source=tests/misuse/lib.sh
+source "${BASH_SOURCE%/*}/lib.sh"
+
 readonly sigsegv_status=139
-passed=0
-failed=0
-
-# fail NAME REASON: counts, and shows what the program stated and wrote.
-fail() {
-    failed=$((failed + 1))
-    printf 'FAILED %s: %s\n  stated: %s\n  stderr: %s\n' "$1" "$2" "${stated//$'\n'/ | }" "${written:0:1500}"
-}
 
 # Whether $written begins with the lines of $stated and has its fragments, one behind the other.
 is_as_stated() {

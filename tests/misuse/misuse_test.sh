@@ -4,18 +4,11 @@
 # suite: limit 120 s
 # Each program beside this file lists its cases, states per case which lines are right, and commits the fault.
 # `misuse_test.sh WORD` runs the cases whose name contains WORD alone.
-set -u
+
+# shellcheck source=tests/misuse/lib.sh
+source "${BASH_SOURCE%/*}/lib.sh"
 
 readonly programs=(double_free invalid_pointer foreign_pointer other_names forms forked)
-readonly sigabrt_status=134
-passed=0
-failed=0
-
-# fail NAME REASON: counts, and shows what the program stated and wrote.
-fail() {
-    failed=$((failed + 1))
-    printf 'FAILED %s: %s\n  stated: %s\n  stderr: %s\n' "$1" "$2" "${stated//$'\n'/ | }" "${written:0:400}"
-}
 
 # run_case PROGRAM CASE
 run_case() {

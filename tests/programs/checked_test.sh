@@ -46,13 +46,7 @@ run_git() {
 
 run_redis() {
     local pid status i
-    redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no --dir "$PWD" >log 2>&1 &
-    pid=$!
-    trap 'kill "$pid" 2>/dev/null' EXIT # of this side's subshell
-    for _ in {1..1200}; do
-        [[ -S socket ]] && break
-        sleep 0.05
-    done
+    start_redis
     for ((i = 0; i < 500 * scale; i++)); do
         echo "SET key$((i % 303)) $(printf 'v%.0s' {1..30})$i"
         echo "LPUSH list$((i % 17)) element$i"

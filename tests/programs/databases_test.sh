@@ -43,13 +43,7 @@ redis_commands() {
 
 run_redis() {
     local pid status
-    redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no --dir "$PWD" >log 2>&1 &
-    pid=$!
-    trap 'kill "$pid" 2>/dev/null' EXIT # of this side's subshell
-    for _ in {1..1200}; do
-        [[ -S socket ]] && break
-        sleep 0.05
-    done
+    start_redis
     redis_commands | redis-cli -s "$PWD/socket"
     redis-benchmark -q -s "$PWD/socket" -n $((10000 * scale)) -c 20 -P 4 -t set,get,lpush,lrange_100,mset >benchmark &&
         redis-cli -s "$PWD/socket" BGREWRITEAOF >/dev/null

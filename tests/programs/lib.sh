@@ -51,6 +51,17 @@ needs() {
     done
 }
 
+# start_redis: a server for one side alone, at $PWD/socket, its id in the caller's $pid; ended with the side's subshell.
+start_redis() {
+    redis-server --port 0 --unixsocket "$PWD/socket" --save '' --daemonize no --dir "$PWD" >log 2>&1 &
+    pid=$!
+    trap 'kill "$pid" 2>/dev/null' EXIT # of this side's subshell
+    for _ in {1..1200}; do
+        [[ -S socket ]] && break
+        sleep 0.05
+    done
+}
+
 # in_effect NAME COMMAND...: the program really runs on hakmem: asked to, the library reports from inside it.
 in_effect() {
     local name=$1
