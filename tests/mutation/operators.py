@@ -74,8 +74,8 @@ def closing(code, start):
     return None
 
 
-def candidates(code):
-    """(operator, start, end, text to put there) of every change to the code."""
+def candidates(code, text):
+    """(operator, start, end, text to put there) of every change to the code; `text` is the same with its literals."""
     for found in COMPARISON.finditer(code):
         yield "comparison", found.start(), found.end(), OTHER_COMPARISON[found.group()]
     for found in CONSTANT.finditer(code):
@@ -84,11 +84,11 @@ def candidates(code):
     for found in CONDITION.finditer(code):
         end = closing(code, found.end() - 1)
         if end is not None:
-            yield "condition", found.end(), end, f"!({code[found.end():end]})"
+            yield "condition", found.end(), end, f"!({text[found.end():end]})"
     for found in STATEMENT.finditer(code):
-        text = found.group(1)
-        if not NO_STATEMENT.match(text) and not DECLARATION.match(text):
-            yield "statement", found.start(1), found.end(1), "(void)0;" + "\n" * text.count("\n")
+        statement = found.group(1)
+        if not NO_STATEMENT.match(statement) and not DECLARATION.match(statement):
+            yield "statement", found.start(1), found.end(1), "(void)0;" + "\n" * statement.count("\n")
     for found in ORDER.finditer(code):
         yield "order", found.start(), found.end(), f"hak_atomic_{found.group(1)}_relaxed"
     for found in SWAP.finditer(code):
@@ -96,7 +96,8 @@ def candidates(code):
         if left != right:
             yield "operands", found.start(), found.end(), f"{right} {sign} {left}"
     for found in CHOICE.finditer(code):
-        yield "operands", found.start(), found.end(), f"? {found.group(2)} : {found.group(1)}"
+        first, second = text[found.start(1) : found.end(1)], text[found.start(2) : found.end(2)]
+        yield "operands", found.start(), found.end(), f"? {second} : {first}"
 
 
 OPERATORS = ("comparison", "constant", "condition", "statement", "order", "operands")
@@ -108,7 +109,7 @@ def mutants_of(source):
     for _, first, last, _ in functions_of(source):
         in_function.update(range(first + 1, last))
     mutants = []
-    for operator, start, end, put in candidates(source.code):
+    for operator, start, end, put in candidates(source.code, source.text):
         line = source.line_of(start)
         text = source.lines[line - 1]
         inside = line in in_function

@@ -95,6 +95,7 @@ def fails(tests, suite):
     first = tests.run_suite(suite, 1)
     if not first.failed:
         return None
+    suite.limit_s *= 2
     for _ in range(2):
         again = tests.run_suite(suite, 1)
         if again.failed:
