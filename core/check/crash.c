@@ -16,10 +16,14 @@
 
 struct hak_lock hak_crash_lock = HAK_LOCK_INIT(HAK_RANK_CRASH);
 
-/* What the program had installed. Written under lock; a handler that runs meanwhile sees the one or the
- * other. */
-static struct sigaction next_actions[2];
-static _Atomic unsigned next_idx;
+/*
+ * What the program had installed: the handler's address, and its flags in the bits below. One word, since a
+ * handler may run while it is written. Written under lock.
+ */
+#define NEXT_SHIFT       2u
+#define NEXT_HAS_INFO    ((uintptr_t)1) /* SA_SIGINFO */
+#define NEXT_IS_FOR_ONCE ((uintptr_t)2) /* SA_RESETHAND */
+static _Atomic uintptr_t next_action;
 
 static HAK_TLS bool is_reporting;
 
@@ -37,20 +41,21 @@ static enum hak_access access_of(const ucontext_t *context) {
 
 /* As if this handler had not been there. */
 static void pass_on(int signal, siginfo_t *info, void *context) {
-    /* acquire: pairs with the store in put_behind() */
-    struct sigaction next = next_actions[hak_atomic_load_acquire(&next_idx)];
-    bool is_default = next.sa_handler == SIG_DFL || next.sa_handler == SIG_IGN;
-    if (is_default || (next.sa_flags & SA_RESETHAND) != 0) {
+    /* relaxed: one word tells it all */
+    uintptr_t next = hak_atomic_load_relaxed(&next_action);
+    uintptr_t handler = next >> NEXT_SHIFT;
+    bool is_default = handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN;
+    if (is_default || (next & NEXT_IS_FOR_ONCE) != 0) {
         struct sigaction reset = {.sa_handler = SIG_DFL};
         (void)hak_os_signal_action(signal, &reset, NULL);
     }
     if (is_default) {
         return; /* the instruction faults again, and the kernel does what it does */
     }
-    if ((next.sa_flags & SA_SIGINFO) != 0) {
-        next.sa_sigaction(signal, info, context);
+    if ((next & NEXT_HAS_INFO) != 0) {
+        ((void (*)(int, siginfo_t *, void *))handler)(signal, info, context);
     } else {
-        next.sa_handler(signal);
+        ((void (*)(int))handler)(signal);
     }
 }
 
@@ -66,11 +71,12 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     pass_on(signal, info, context);
 }
 
-/* Under lock. */
+/* Under lock. A program's addresses leave the upper bits free. */
 static void put_behind(const struct sigaction *action) {
-    unsigned idx = 1 - hak_atomic_load_relaxed(&next_idx); /* relaxed: written under the lock */
-    next_actions[idx] = *action;
-    hak_atomic_store_release(&next_idx, idx); /* pairs with the load in pass_on() */
+    uintptr_t next = (uintptr_t)action->sa_sigaction << NEXT_SHIFT;
+    next |= (action->sa_flags & SA_SIGINFO) != 0 ? NEXT_HAS_INFO : 0;
+    next |= (action->sa_flags & SA_RESETHAND) != 0 ? NEXT_IS_FOR_ONCE : 0;
+    hak_atomic_store_relaxed(&next_action, next); /* relaxed: as in pass_on() */
 }
 
 void hak_crash_catch(void) {

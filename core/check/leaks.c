@@ -4,6 +4,7 @@
 #include "check/leaks.h"
 #include "base/text.h"
 #include "check/records.h"
+#include "check/trace_table.h"
 #include "check/trace_text.h"
 #include "os/os.h"
 

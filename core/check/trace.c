@@ -5,33 +5,19 @@
 #define _GNU_SOURCE /* Dl_info */
 #endif
 #include "check/trace.h"
-#include "base/atomic.h"
 #include "base/bits.h"
 #include "check/libc.h"
+#include "check/trace_table.h"
 #include "check/unwind.h"
-#include "meta/arena.h"
 #include "os/os.h"
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
 #include <string.h>
 
-#define BUCKETS         ((size_t)1 << 18) /* address space, until they are used: deep recursion makes many stacks */
-#define KEPT_BYTES_MAX  ((size_t)64 * 1024 * 1024) /* programs that recurse make new stacks without end */
 #define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
 #define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
-#define HASH_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
-#define HASH_SHIFT      29
-
-/* Const once published, but for the tally. */
-struct hak_trace {
-    const struct hak_trace *next;
-    uint64_t hash;
-    struct hak_tally tally; /* of the thread that lists what is still allocated */
-    unsigned count;
-    void *frames[];
-};
 
 /* Where the calling thread's stack lies. Owner: the thread. high 0: not asked yet. */
 static HAK_TLS struct {
@@ -41,11 +27,9 @@ static HAK_TLS struct {
 } own_stack;
 
 static struct {
-    unsigned frames_max;           /* const after start */
+    unsigned frames_max;           /* const after start; 0: off */
     uintptr_t libc_low, libc_high; /* const after start */
     uintptr_t own_low, own_high;   /* const after start: this library's code; empty in an archive */
-    _Atomic(const struct hak_trace *) *buckets; /* const after start; NULL: off */
-    _Atomic size_t kept_bytes;
 } traces;
 
 /* ---- start ---- */
@@ -89,10 +73,9 @@ static void find_own_code(void) {
 }
 
 void hak_trace_prepare(unsigned frames) {
-    void *memory;
     void *first[1];
     hak_check_find_libc();
-    if (frames == 0 || hak_os_map(NULL, BUCKETS * sizeof *traces.buckets, &memory) != 0) {
+    if (frames == 0 || hak_trace_table_prepare() != 0) {
         return;
     }
     if (hak_check_libc.backtrace != NULL) {
@@ -102,7 +85,6 @@ void hak_trace_prepare(unsigned frames) {
     find_own_code();
     hak_unwind_prepare();
     traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
-    traces.buckets = memory;
 }
 
 /* ---- walking ---- */
@@ -223,57 +205,9 @@ static unsigned skip_own(void **frames, unsigned count) {
     return count - own < traces.frames_max ? count - own : traces.frames_max;
 }
 
-/* ---- keeping ---- */
-
-static uint64_t hash_frames(void *const *frames, unsigned count) {
-    uint64_t hash = count;
-    for (unsigned i = 0; i < count; i++) {
-        hash = (hash ^ (uintptr_t)frames[i]) * HASH_MULTIPLIER;
-        hash ^= hash >> HASH_SHIFT;
-    }
-    return hash;
-}
-
-static const struct hak_trace *find(const struct hak_trace *trace, uint64_t hash, void *const *frames,
-                                    unsigned count) {
-    while (trace != NULL && (trace->hash != hash || trace->count != count ||
-                             memcmp(trace->frames, frames, count * sizeof *frames) != 0)) {
-        trace = trace->next;
-    }
-    return trace;
-}
-
-/* Two threads that keep the same stack at once make two records of it: no harm. */
-static const struct hak_trace *keep(void *const *frames, unsigned count) {
-    uint64_t hash = hash_frames(frames, count);
-    _Atomic(const struct hak_trace *) *bucket = &traces.buckets[hash % BUCKETS];
-    const struct hak_trace *newest =
-        hak_atomic_load_acquire(bucket); /* acquire: pairs with the swap at the end of keep() */
-    const struct hak_trace *known = find(newest, hash, frames, count);
-    size_t bytes = sizeof(struct hak_trace) + count * sizeof *frames;
-    if (known != NULL) {
-        return known;
-    }
-    if (hak_trace_kept_bytes() + bytes > KEPT_BYTES_MAX) {
-        return NULL;
-    }
-    struct hak_trace *trace = hak_meta_alloc(bytes);
-    if (trace == NULL) {
-        return NULL;
-    }
-    (void)hak_atomic_add_relaxed(&traces.kept_bytes, bytes); /* relaxed: a rough bound */
-    trace->hash = hash;
-    trace->count = count;
-    memcpy(trace->frames, frames, count * sizeof *frames);
-    do {
-        trace->next = newest;
-    } while (!hak_atomic_cas_release(bucket, &newest, trace)); /* pairs with the load in keep() */
-    return trace;
-}
-
 const struct hak_trace *hak_trace_take(void) {
     void *frames[HAK_TRACE_FRAMES_MAX + OWN_FRAMES_MAX];
-    if (traces.buckets == NULL || own_stack.is_busy) {
+    if (traces.frames_max == 0 || own_stack.is_busy) {
         return NULL;
     }
     int saved_errno = errno;
@@ -286,41 +220,5 @@ const struct hak_trace *hak_trace_take(void) {
     own_stack.is_busy = false;
     errno = saved_errno;
     count = skip_own(frames, count);
-    return count == 0 ? NULL : keep(frames, count);
-}
-
-unsigned hak_trace_frames(const struct hak_trace *trace, void *const **frames) {
-    if (trace == NULL) {
-        return 0;
-    }
-    *frames = trace->frames;
-    return trace->count;
-}
-
-size_t hak_trace_kept_bytes(void) {
-    return hak_atomic_load_relaxed(&traces.kept_bytes); /* relaxed: a statistic */
-}
-
-void hak_trace_tally(const struct hak_trace *trace, size_t bytes) {
-    struct hak_trace *own = (struct hak_trace *)(uintptr_t)trace;
-    own->tally.blocks++;
-    own->tally.bytes += bytes;
-}
-
-const struct hak_trace *hak_trace_take_largest(struct hak_tally *tally) {
-    const struct hak_trace *largest = NULL;
-    for (size_t i = 0; traces.buckets != NULL && i < BUCKETS; i++) {
-        /* acquire: pairs with the swap at the end of keep() */
-        const struct hak_trace *trace = hak_atomic_load_acquire(&traces.buckets[i]);
-        for (; trace != NULL; trace = trace->next) {
-            if (trace->tally.blocks != 0 && (largest == NULL || trace->tally.bytes > largest->tally.bytes)) {
-                largest = trace;
-            }
-        }
-    }
-    if (largest != NULL) {
-        *tally = largest->tally;
-        ((struct hak_trace *)(uintptr_t)largest)->tally = (struct hak_tally){0, 0};
-    }
-    return largest;
+    return count == 0 ? NULL : hak_trace_keep(frames, count);
 }

@@ -6,6 +6,7 @@
 #endif
 #include "check/trace_text.h"
 #include "check/libc.h"
+#include "check/trace_table.h"
 #include "os/os.h"
 
 static const char indent[] = "    ";

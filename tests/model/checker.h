@@ -125,7 +125,7 @@ void memory_catch_up(unsigned t);
 /* A location of the checker's own, for steps that are no accesses. */
 struct location *memory_private(void *p);
 
-/* Whether the eight bytes at p are used one by one: a store of all of them is then eight. */
+/* Whether the eight bytes at p are used one by one: a load or store of all of them is then eight. */
 bool memory_is_bytes(const volatile void *p);
 
 uint64_t memory_read_now(const volatile void *p, unsigned bytes);

@@ -57,6 +57,9 @@ void model_range_written(void *address, size_t bytes);
 /* The address space that the floor of the system hands out: `bytes` of it per thread. */
 char *model_pool(size_t *bytes_per_thread);
 
+/* Which half of the fast paths runs, release's or debug's. Set before the threads run. */
+extern bool model_is_release;
+
 /* ---- for scenarios ---- */
 
 /* The number of the calling thread; during set_up that of the thread whose set_up it is. */

@@ -4,10 +4,14 @@
 MODEL_CORE := core/base/text.c core/base/chacha.c core/os/fatal.c core/os/lock.c core/process/verify.c core/process/walk.c \
               $(foreach floor,conf meta slab large check heap,$(filter core/$(floor)/%,$(SOURCES)))
 # -fsanitize=thread for its calls at each plain access alone: the functions called are the checker's.
-MODEL_FLAGS := -std=gnu17 -g -O1 -fPIC -pthread -fno-builtin -ftls-model=initial-exec -DHAKMEM_BUILD_RELEASE=0 \
+MODEL_FLAGS := -std=gnu17 -g -O1 -fPIC -pthread -fno-builtin -ftls-model=initial-exec \
                -DHAKMEM_DEBUG_COUNTERS=0 -Itests/model/shadow -Itests/model -Itests -Icore -Iinclude \
-               -Dmemcpy=model_memcpy -Dmemmove=model_memmove -Dmemset=model_memset -Dabort=model_abort -Wall -Wextra -Werror
+               -U__SSE2__ -U__SANITIZE_THREAD__ -DTRACE_BUCKETS=4u -Dmemcpy=model_memcpy -Dmemmove=model_memmove -Dmemset=model_memset -Dabort=model_abort -Wall -Wextra -Werror
 MODEL_TRACED := -fsanitize=thread
+# Of the fast paths both halves, as a scenario says; the rest is the debug flavour.
+MODEL_HALVES := -DHAKMEM_BUILD_RELEASE=model_is_release -include model/model.h
+MODEL_DEBUG := -DHAKMEM_BUILD_RELEASE=0
+model_flavour = $(if $(or $(findstring core/heap/,$1),$(findstring /scenarios/,$1)),$(MODEL_HALVES),$(MODEL_DEBUG))
 MODEL_LOCK := -DSPINS_MAX=1u $(foreach name,acquire release fork_take fork_give fork_reset fork_begin fork_end,\
                 -Dhak_lock_$(name)=shipped_lock_$(name))
 MODEL_CHECKER_FLAGS := -std=gnu17 -g -O2 -U_FORTIFY_SOURCE -Itests -Wall -Wextra -Werror
@@ -16,11 +20,11 @@ MODEL_LIBRARY := $(call model_objects,$(MODEL_CORE) $(wildcard tests/model/floor
 MODEL_CHECKER := $(call model_objects,$(wildcard tests/model/*.c))
 
 build/model/flags: FORCE
-	$(call remember,$(CC) $(MODEL_FLAGS) $(MODEL_TRACED) $(MODEL_LOCK) $(MODEL_CHECKER_FLAGS) $(MODEL_LIBRARY) $(MODEL_CHECKER))
+	$(call remember,$(CC) $(MODEL_FLAGS) $(MODEL_HALVES) $(MODEL_TRACED) $(MODEL_LOCK) $(MODEL_CHECKER_FLAGS) $(MODEL_LIBRARY) $(MODEL_CHECKER))
 $(MODEL_LIBRARY): build/model/%.o: %.c build/model/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(MODEL_FLAGS) $(if $(findstring /floor/,$<),,$(MODEL_TRACED)) $(if $(filter core/os/lock.c,$<),$(MODEL_LOCK)) \
+	$(Q)$(CC) $(MODEL_FLAGS) $(call model_flavour,$<) $(if $(findstring /floor/,$<),,$(MODEL_TRACED)) $(if $(filter core/os/lock.c,$<),$(MODEL_LOCK)) \
 	    -MMD -MP -c $< -o $@
 $(MODEL_CHECKER): build/model/%.o: %.c build/model/flags
 	@mkdir -p $(@D)

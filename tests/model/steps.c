@@ -31,6 +31,13 @@ static bool is_private(struct op *op, const volatile void *p, unsigned bytes, bo
 
 uint64_t model_load(const struct model_site *site, const volatile void *p, unsigned bytes) {
     struct op op = {.kind = OP_LOAD, .site = site};
+    if (is_exploring && bytes == 8 && memory_is_bytes(p)) {
+        uint64_t value = 0;
+        for (unsigned i = 0; i < 8; i++) {
+            value |= model_load(site, (const volatile char *)p + i, 1) << (8 * i);
+        }
+        return value;
+    }
     return is_private(&op, p, bytes, false) ? memory_read_now(p, bytes) : op.result;
 }
 

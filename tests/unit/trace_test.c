@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "check/libc.h"
 #include "check/trace.h"
+#include "check/trace_table.h"
 #include "check/trace_text.h"
 #include "check/unwind_table.h"
 #include "support/child.h"

@@ -13,6 +13,7 @@
 
 #define PAGE_BYTES ((size_t)4096)
 
+bool model_is_release;
 struct hak_os_counters hak_os_counters;
 
 static size_t used_bytes[MODEL_THREADS_MAX + 1];

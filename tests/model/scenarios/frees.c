@@ -163,3 +163,106 @@ const struct model_scenario model_far_free = {
     .run = {allocate_and_hand_over, free_what_comes},
     .check = kit_is_sound,
 };
+
+/* ---- frees that are not counted yet: the owner's sweep finds them all the same ---- */
+
+/* One block is free and counted, so that the owner's refill looks for more. */
+static void leave_one_counted(void) {
+    fill_a_slab();
+    kit_return(&refs[KIT_BLOCKS - 1], 1);
+}
+
+static void sweep_two(void) {
+    taken_count = hak_supply_take(hak_heap_attach(), KIT_CLASS, taken, 2);
+    MODEL_CHECK(taken_count != 0);
+    for (unsigned i = 0; i < taken_count; i++) {
+        kit_use(&taken[i]);
+    }
+}
+
+static void free_by_gate(void) {
+    kit_use(&refs[0]);
+    hak_free_gate(refs[0].block, "free()");
+}
+
+static void free_at_once(void) {
+    struct heap *heap = hak_heap_attach();
+    kit_use(&refs[0]);
+    (void)hak_block_return(refs[0], heap->id, hak_heap_handle_event, heap);
+}
+
+/* The same in a slab of sixteen blocks: what is freed lies in the second word of its headers. */
+static struct block_ref many[KIT_BLOCKS_MANY];
+
+static void leave_one_of_many_counted(void) {
+    kit_take(KIT_CLASS_MANY, many, KIT_BLOCKS_MANY);
+    if (many[0].header > many[KIT_BLOCKS_MANY - 1].header) {
+        struct block_ref swap = many[0];
+        many[0] = many[KIT_BLOCKS_MANY - 1];
+        many[KIT_BLOCKS_MANY - 1] = swap;
+    }
+    kit_return(&many[0], 1);
+}
+
+static void sweep_two_of_many(void) {
+    taken_count = hak_supply_take(hak_heap_attach(), KIT_CLASS_MANY, taken, 2);
+    MODEL_CHECK(taken_count != 0);
+    for (unsigned i = 0; i < taken_count; i++) {
+        kit_use(&taken[i]);
+    }
+}
+
+static void free_last_by_gate(void) {
+    kit_use(&many[KIT_BLOCKS_MANY - 1]);
+    hak_free_gate(many[KIT_BLOCKS_MANY - 1].block, "free()");
+}
+
+static void be_metered(void) {
+    hak_front_set_modes(HAK_FRONT_METERED, 0);
+}
+
+static void be_release(void) {
+    model_is_release = true;
+}
+
+const struct model_scenario model_far_sweep = {
+    .name = "far-sweep",
+    .claim = "a block that another thread freed by the gate is the owner's with all its last user wrote",
+    .set_up = {leave_one_counted, attach},
+    .run = {sweep_two, free_by_gate},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_far_sweep_release = {
+    .name = "far-sweep-release",
+    .claim = "the same in the release flavour, which does not tell two frees apart",
+    .prepare = be_release,
+    .set_up = {leave_one_counted, attach},
+    .run = {sweep_two, free_by_gate},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_far_sweep_metered = {
+    .name = "far-sweep-metered",
+    .claim = "the same where every operation takes the slow path",
+    .prepare = be_metered,
+    .set_up = {leave_one_counted, attach},
+    .run = {sweep_two, free_by_gate},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_far_sweep_many = {
+    .name = "far-sweep-many",
+    .claim = "the same for each of the words in which headers are read",
+    .set_up = {leave_one_of_many_counted, attach},
+    .run = {sweep_two_of_many, free_last_by_gate},
+    .check = kit_is_sound,
+};
+
+const struct model_scenario model_cold_sweep = {
+    .name = "cold-sweep",
+    .claim = "a block that goes home alone, past a cold class's cache, likewise, before it is counted too",
+    .set_up = {leave_one_counted, attach},
+    .run = {sweep_two, free_at_once},
+    .check = kit_is_sound,
+};

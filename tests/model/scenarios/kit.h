@@ -12,8 +12,9 @@
 #define KIT_CLASS  31u
 #define KIT_BLOCKS 8u
 
-/* The other one with eight blocks, in two units. */
-#define KIT_CLASS_WIDE 35u
+/* One with sixteen, of 4 KiB. */
+#define KIT_CLASS_MANY  27u
+#define KIT_BLOCKS_MANY 16u
 
 /* The calling thread's heap takes `count` blocks and gives them to the program. */
 void kit_take(unsigned class_idx, struct block_ref *refs, unsigned count);

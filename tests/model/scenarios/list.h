@@ -16,7 +16,8 @@ extern const struct model_scenario model_lock_two, model_lock_three;
 
 /* frees.c */
 extern const struct model_scenario model_remote_free, model_remote_listing, model_remote_frees, model_retire,
-    model_retire_reuse, model_far_free;
+    model_retire_reuse, model_far_free, model_far_sweep, model_far_sweep_release, model_far_sweep_metered,
+    model_far_sweep_many, model_cold_sweep;
 
 /* lists.c */
 extern const struct model_scenario model_orphan_adopt, model_orphan_free, model_thread_exit_free,
@@ -29,7 +30,11 @@ extern const struct model_scenario model_units, model_purge_units, model_purge_b
     model_verify;
 
 /* registry.c */
-extern const struct model_scenario model_registry_leaf, model_registry_words, model_record_table;
+extern const struct model_scenario model_registry_leaf, model_registry_words, model_registry_prepared,
+    model_record_table;
+
+/* traces.c */
+extern const struct model_scenario model_traces_same, model_traces_list;
 
 /* parked.c */
 extern const struct model_scenario model_parked_pair, model_parked_flush, model_parked_double;

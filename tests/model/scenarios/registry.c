@@ -89,6 +89,22 @@ const struct model_scenario model_registry_words = {
     .run = {enter_and_remove, follow, follow},
 };
 
+/* Stores a word only where that needs no memory. */
+static void enter_if_prepared(void) {
+    char *unit = own_unit();
+    if (hak_registry_is_prepared(unit)) {
+        hak_registry_store(unit, NUMBER(model_thread()));
+        MODEL_CHECK(hak_registry_word(unit) == NUMBER(model_thread()));
+    }
+}
+
+const struct model_scenario model_registry_prepared = {
+    .name = "registry-prepared",
+    .claim = "who is told that another thread has mapped a leaf finds the words he stores in it",
+    .set_up = {fill_rows},
+    .run = {enter_unit, enter_if_prepared},
+};
+
 /* ---- the table of SuperSlabs ---- */
 
 static void map_one(void) {
