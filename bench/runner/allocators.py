@@ -70,6 +70,16 @@ def libc_version() -> str:
         return "unknown"
 
 
+def c_library() -> Optional[str]:
+    """The file of the C library that this process runs on; None where that is the loader too (musl)."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")[2]
+            if os.path.basename(path).startswith(("libc.so", "libc-")):
+                return "/" + path
+    return None
+
+
 def _find_library(patterns: Tuple[str, ...]) -> Optional[str]:
     for folder in LIBRARY_FOLDERS:
         for pattern in patterns:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Tuple
 
 from . import launch
-from .allocators import Allocator
+from .allocators import Allocator, c_library
 from .measure import RowSamples, Runner, RunFailed, Sample
 from .rows import Row
 
@@ -51,10 +51,13 @@ class CommandRunner(Runner):
         self.behaviours: Dict[Tuple[str, int], Behaviour] = {}  # by allocator and repeats
 
     def run_once(self, row: Row, allocator: Allocator, iterations: int) -> Sample:
-        witness = os.path.abspath(os.path.join(self.settings.build, "witness.so"))
+        preload: Tuple[str, ...] = (os.path.abspath(os.path.join(self.settings.build, "witness.so")),)
+        if allocator.path is None:
+            # Else a program that is linked with an allocator of its own (redis with jemalloc) would use that.
+            preload = tuple(filter(None, (c_library(),))) + preload
         lines = os.memfd_create("witness")
         try:
-            env = allocator.environment(os.environ, (witness,))
+            env = allocator.environment(os.environ, preload)
             env["BENCH_WITNESS"] = f"/proc/{os.getpid()}/fd/{lines}"
             launcher = os.path.join(self.settings.build, "launch")
             outcome = launch.run(launcher, self.command, env, self.settings.limit_s, iterations, self.stdin)

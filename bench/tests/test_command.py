@@ -12,6 +12,16 @@ from runner import instr
 FEW = ("--rounds", "2", "--target", "0.01", "--no-noise-check")
 
 
+def compiled(name: str, source: str, *flags: str) -> str:
+    """A program made of one C file; the flags stand behind it."""
+    path = os.path.join(support.folder(name), name)
+    compiler = (os.environ.get("CC") or "cc").split()
+    subprocess.run(
+        [*compiler, "-fno-builtin-malloc", "-o", path, "-x", "c", "-", *flags], input=source.encode(), check=True
+    )
+    return path
+
+
 class Commands(unittest.TestCase):
     def compare(self, *command: str, options=(), **more) -> tuple:
         fake = support.library("slow200", "FAKE_SPIN=200")
@@ -45,15 +55,10 @@ class Commands(unittest.TestCase):
 
     def test_a_program_at_a_fixed_address_is_compared(self):
         # Its own copy of malloc's address is a stub in the executable, not a malloc of its own.
-        path = os.path.join(support.folder("fixed"), "fixed")
         source = (
             "#include <stdlib.h>\nvoid *(*volatile get)(size_t) = malloc;\nint main(void) { free(get(9)); }\n"
         )
-        compiler = (os.environ.get("CC") or "cc").split()
-        subprocess.run(
-            [*compiler, "-x", "c", "-no-pie", "-fno-pie", "-o", path, "-"], input=source.encode(), check=True
-        )
-        _, failures = self.compare(path)
+        _, failures = self.compare(compiled("fixed", source, "-no-pie", "-fno-pie"))
         self.assertEqual(failures, {})
 
     def test_a_static_program_is_no_result(self):
@@ -79,6 +84,12 @@ class Commands(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             file.write("words\n")
         _, failures = self.compare("/bin/grep", "words", options=["--stdin", path])
+        self.assertEqual(failures, {})
+
+    def test_a_program_linked_with_an_allocator_of_its_own_is_compared_with_libc_too(self):
+        own = support.library("own", "FAKE_SPIN=1")
+        source = "#include <stdlib.h>\nint main(void) { return malloc(10) == NULL; }\n"
+        _, failures = self.compare(compiled("linked", source, "-x", "none", own))
         self.assertEqual(failures, {})
 
     def test_a_peak_of_two_megabytes_is_seen_as_such(self):
