@@ -131,6 +131,8 @@ static void fold_counters_locked(struct heap *heap) {
             heap->classes[c].is_used = false;
             heap->classes[c].heat = 0;
             heap->classes[c].misses_in_row = 0;
+            heap->classes[c].refills_in_row = 0;
+            hak_supply_set_exports(heap, c, false);
         }
     }
 }

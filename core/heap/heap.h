@@ -38,6 +38,7 @@ struct class_state {
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
     uint8_t proofs;                        /* spills after refills at the bound; at their most it doubles */
     bool is_used;                          /* anything here needs flushing at exit */
+    bool exports;                          /* what is allocated here others free: see supply.h */
     struct front_counters counters;
 };
 

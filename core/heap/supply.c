@@ -11,6 +11,32 @@
 #define PREFILL_SLABS     3u
 #define MISSES_TO_PREFILL 4u /* misses in a row that make a class one that keeps missing */
 #define DRAIN_SLABS_MAX   8u /* slabs with remote frees taken up in one visit */
+#define ROW_TO_EXPORT                                                                                        \
+    8u /* refills in a row, without a spill, that show that others free what is allocated here */
+
+static _Atomic unsigned exporters[HAK_CLASS_COUNT]; /* heaps in which the class exports */
+
+void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports) {
+    struct class_state *state = &heap->classes[class_idx];
+    if (state->exports != exports) {
+        state->exports = exports;
+        /* relaxed: a number, which decides nothing but where slabs wait */
+        (void)hak_atomic_add_relaxed(&exporters[class_idx], exports ? 1u : -1u);
+    }
+}
+
+bool hak_supply_shares(const struct heap *heap, unsigned class_idx) {
+    return heap->classes[class_idx].exports &&
+           hak_atomic_load_relaxed(&exporters[class_idx]) > 1; /* relaxed: as above */
+}
+
+/* If others freed blocks of this leased slab, and this thread has long freed none, the class exports from now
+ * on. */
+static void note_foreign_frees(struct heap *heap, unsigned class_idx, const struct slab *slab) {
+    if (heap->classes[class_idx].refills_in_row >= ROW_TO_EXPORT && hak_slab_has_foreign_frees(slab)) {
+        hak_supply_set_exports(heap, class_idx, true);
+    }
+}
 
 bool hak_warm_push(struct heap *heap, struct slab *slab) {
     struct class_state *state = &heap->classes[slab->class_idx];
@@ -22,10 +48,10 @@ bool hak_warm_push(struct heap *heap, struct slab *slab) {
     return true;
 }
 
-/* Leased -> in the warm pool of this heap, or among the orphans when that is full. */
+/* Leased -> in the warm pool of this heap, or among the orphans when that is full or the class exports. */
 static void keep_warm(struct heap *heap, struct slab *slab) {
     enum hak_slab_event event;
-    if (hak_warm_push(heap, slab)) {
+    if (!heap->classes[slab->class_idx].exports && hak_warm_push(heap, slab)) {
         event = hak_slab_release(slab, 0, HAK_PLACE_WARM, heap->id);
     } else {
         event = hak_orphans_push(slab);
@@ -103,7 +129,10 @@ static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool 
         slab = hak_slab_list_pop(hak_sparse_of(class_idx));
     }
     if (slab != NULL) {
-        hak_slab_adopt(slab, heap->id);
+        note_foreign_frees(heap, class_idx, slab);
+        if (!heap->classes[class_idx].exports) {
+            hak_slab_adopt(slab, heap->id);
+        }
         HAK_COUNT(&heap->classes[class_idx].counters, pool_adoptions, 1);
         return slab;
     }
@@ -116,7 +145,7 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
     HAK_COUNT(&state->counters, warm_misses, 1);
     HAK_COUNT(&state->counters, pool_visits, 1);
     struct slab *slab = lease_from_pool(heap, class_idx, false);
-    if (slab == NULL || ++state->misses_in_row < MISSES_TO_PREFILL) {
+    if (slab == NULL || state->exports || ++state->misses_in_row < MISSES_TO_PREFILL) {
         return slab;
     }
     state->misses_in_row = 0;
@@ -135,6 +164,20 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
     return slab;
 }
 
+/* Gives the lease back after blocks were taken out. The slab is current if it has more, unless it is shared.
+ */
+static void release_taken(struct heap *heap, struct slab *slab, unsigned taken, bool is_exhausted) {
+    struct class_state *state = &heap->classes[slab->class_idx];
+    enum hak_place place = HAK_PLACE_NOWHERE;
+    uint32_t owner = state->exports ? HAK_OWNER_NOBODY : heap->id;
+    if (!is_exhausted && !hak_supply_shares(heap, slab->class_idx)) {
+        state->current = slab;
+        place = HAK_PLACE_WARM;
+        owner = heap->id;
+    }
+    hak_heap_handle_event(slab, hak_slab_release(slab, taken, place, owner), heap);
+}
+
 unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned got = 0;
@@ -151,14 +194,10 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
         if (slab == NULL) {
             break;
         }
+        note_foreign_frees(heap, class_idx, slab);
         unsigned taken = hak_blocks_take(slab, refs + got, want - got);
         got += taken;
-        bool is_exhausted = got < want;
-        if (!is_exhausted) {
-            state->current = slab;
-        }
-        enum hak_place place = is_exhausted ? HAK_PLACE_NOWHERE : HAK_PLACE_WARM;
-        hak_heap_handle_event(slab, hak_slab_release(slab, taken, place, heap->id), heap);
+        release_taken(heap, slab, taken, got < want);
     }
     if (hak_purge_is_owed()) {
         hak_purge_step();

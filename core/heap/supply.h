@@ -4,6 +4,12 @@
  * The warm pool is a thread's short list of slabs of a class that are known to have free blocks. It holds
  * hints, not property: a slab in it that has become wholly free may be retired by whoever freed its last
  * block. All functions: the owning thread, no lock held.
+ *
+ * A class exports in a thread that allocates for others to free: refill follows refill without a spill, and
+ * the blocks come back from other threads. What it has exhausted is then nobody's and goes to the orphans, of
+ * which the fuller ones are taken first. Where a class exports in two threads or more these share its slabs:
+ * also what is not exhausted goes there after each refill, so that producers that take turns hold one slab
+ * together instead of one each. The registry's tags stay as they are meanwhile. It ends with the first spill.
  */
 #ifndef HAK_HEAP_SUPPLY_H
 #define HAK_HEAP_SUPPLY_H
@@ -12,6 +18,12 @@
 
 /* Takes 1 to `want` blocks of the class out of slabs into refs[0 ..]; 0 when out of memory. */
 unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want);
+
+/* Begins or ends that a class exports in a heap. */
+void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports);
+
+/* Whether the class exports in this heap and in others. */
+bool hak_supply_shares(const struct heap *heap, unsigned class_idx);
 
 /* Notes a leased slab of this heap in the warm pool; false when that is full. The caller releases it as WARM.
  */

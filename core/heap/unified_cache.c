@@ -19,6 +19,8 @@
 #define ROW_TO_GROW     16u  /* refills in a row, without a spill, that make a cache grow too */
 #define PROOFS_TO_WIDEN 32u  /* spills after refills at the bound in bytes that double it, */
 #define WIDEN_BELOW     128u /* where it means fewer blocks than this: chance alone moves as many to and fro */
+#define EXPORT_BYTES    32768u /* of blocks in a refill of a class that exports (supply.h), */
+#define SHARED_BYTES    16384u /* and where it shares */
 #define SPILL_IN_DEBT                                                                                        \
     2u /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
@@ -113,11 +115,28 @@ static bool widen_bound(struct heap *heap, unsigned class_idx) {
     return ++state->proofs == PROOFS_TO_WIDEN;
 }
 
-/* Halves the capacity; the cache holds no more than that. False at the first capacity or when out of memory.
+/* The capacity one step down: half down to the first one, and within the bound. */
+static unsigned lower_capacity(const struct heap *heap, unsigned class_idx) {
+    unsigned capacity = heap->classes[class_idx].capacity_blocks;
+    unsigned bound = capacity_bound(heap, class_idx);
+    unsigned lower = capacity / 2 >= CAPACITY_FIRST ? (capacity - MARKS) / 2 : capacity;
+    return lower < bound ? lower : bound;
+}
+
+/*
+ * What others free is taken few at a time, since what waits here no other producer can have: until the
+ * capacity is down to where a refill is a quarter of it, each refill halves it.
  */
-static bool shrink(struct heap *heap, unsigned class_idx) {
-    unsigned capacity = (heap->classes[class_idx].capacity_blocks - MARKS) / 2u;
-    return capacity >= CAPACITY_FIRST && resize(heap, class_idx, capacity);
+static void adapt_to_export(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned bytes = hak_supply_shares(heap, class_idx) ? SHARED_BYTES : EXPORT_BYTES;
+    unsigned few = bytes / hak_class_block_bytes[class_idx];
+    few = few < first_refill(CAPACITY_FIRST) ? first_refill(CAPACITY_FIRST) : few;
+    if (first_refill(state->capacity_blocks) > few &&
+        lower_capacity(heap, class_idx) < state->capacity_blocks) {
+        (void)resize(heap, class_idx, lower_capacity(heap, class_idx));
+    }
+    state->refill_blocks = (uint16_t)(few < state->capacity_blocks ? few : state->capacity_blocks);
 }
 
 /* A heap that only allocates asks for more at a time; each spill takes it back to a quarter of the capacity.
@@ -131,6 +150,10 @@ static void adapt_refill(struct heap *heap, unsigned class_idx) {
     }
     if (state->refills_in_row < UINT16_MAX) {
         state->refills_in_row++;
+    }
+    if (state->exports) {
+        adapt_to_export(heap, class_idx);
+        return;
     }
     if (state->refills_in_row % ROW_TO_GROW == 0) {
         (void)grow(heap, class_idx);
@@ -174,6 +197,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
     state->refills_in_row = 0;
+    hak_supply_set_exports(heap, class_idx, false);
     if (is_ping_pong && (grow(heap, class_idx) || (widen_bound(heap, class_idx) && grow(heap, class_idx)))) {
         return;
     }
@@ -187,9 +211,10 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
      */
     state->proofs = 0;
-    if (state->capacity_blocks / 2 >= CAPACITY_FIRST) {
+    unsigned capacity = lower_capacity(heap, class_idx);
+    if (capacity < state->capacity_blocks) {
         return_oldest(heap, class_idx, half + MARKS);
-        (void)shrink(heap, class_idx);
+        (void)resize(heap, class_idx, capacity);
     } else {
         return_oldest(heap, class_idx, half < SPILL_IN_DEBT ? half : SPILL_IN_DEBT);
     }

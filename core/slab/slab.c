@@ -108,7 +108,9 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
     uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
-        uint64_t next = hak_slab_word_with_owner(hak_slab_word_with_place(word - taken_blocks, place), owner);
+        uint64_t next =
+            hak_slab_word_with_owner(hak_slab_word_with_place(word - taken_blocks, place), owner) &
+            ~HAK_FOREIGN_FREES;
         int count = hak_slab_word_count(next);
         enum hak_slab_event event = HAK_EVENT_NONE;
         if (count == (int)slab->capacity_blocks) {
@@ -161,12 +163,12 @@ static bool begins_thin(const struct slab *slab, uint64_t word, int count) {
     return hak_thin_begins(slab, (unsigned)(slab->capacity_blocks - count)) && !hak_slab_word_is_thin(word);
 }
 
-enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
+enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint32_t freer) {
     /* relaxed: capacity and relist_blocks cannot change while frees of ours are uncounted; the swap orders
      * the rest */
     uint64_t word = hak_atomic_load_relaxed(&slab->word);
     for (;;) {
-        uint64_t next = word + blocks;
+        uint64_t next = (word + blocks) | (hak_slab_word_owner(word) != freer ? HAK_FOREIGN_FREES : 0);
         int count = hak_slab_word_count(next);
         enum hak_slab_event event = HAK_EVENT_NONE;
         HAK_ASSERT(hak_slab_word_is_assigned(word) && count <= (int)slab->capacity_blocks);
@@ -189,6 +191,11 @@ enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks) {
             return event;
         }
     }
+}
+
+bool hak_slab_has_foreign_frees(const struct slab *slab) {
+    /* relaxed: a hint */
+    return (hak_atomic_load_relaxed(&slab->word) & HAK_FOREIGN_FREES) != 0;
 }
 
 uint32_t hak_slab_owner(const struct slab *slab) {

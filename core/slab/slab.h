@@ -96,9 +96,15 @@ void hak_slab_release_warm(struct slab *slab, uint32_t owner);
  */
 enum hak_slab_event hak_slab_release_any(struct slab *slab);
 
-/* Counts `blocks` blocks whose headers this thread has just stored FREE: the caller's last access to the
- * slab. */
-enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks);
+/*
+ * Counts `blocks` blocks whose headers this thread, that of the heap `freer`, has just stored FREE: the
+ * caller's last access to the slab.
+ */
+enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint32_t freer);
+
+/* Whether threads other than the owner's have freed blocks since the lease was last given back. Lease held.
+ */
+bool hak_slab_has_foreign_frees(const struct slab *slab);
 
 /* The heap that owns the slab: to be asked by the lease holder. */
 uint32_t hak_slab_owner(const struct slab *slab);

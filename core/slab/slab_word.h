@@ -7,6 +7,7 @@
  *   bit  19     assigned to a class
  *   bits 20-25  class
  *   bit  26     thin: nearly all blocks are free, and the pages beneath them count as dirty
+ *   bit  27     blocks were freed by others than the owner since the lease was last given back
  *   bits 32-63  owner: number of a heap, 0 for nobody
  */
 #ifndef HAK_SLAB_SLAB_WORD_H
@@ -23,6 +24,7 @@
 #define HAK_CLASS_SHIFT     20u
 #define HAK_CLASS_MASK      ((uint64_t)63 << HAK_CLASS_SHIFT)
 #define HAK_THIN            ((uint64_t)1 << 26)
+#define HAK_FOREIGN_FREES   ((uint64_t)1 << 27)
 #define HAK_OWNER_SHIFT     32u
 #define HAK_OWNER_MASK      ((uint64_t)UINT32_MAX << HAK_OWNER_SHIFT)
 #define HAK_OWNER_NOBODY    0u

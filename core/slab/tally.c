@@ -20,7 +20,7 @@ bool hak_tally_count(const void *block, unsigned blocks, uint32_t owner, hak_eve
     struct slab *slab = slab_or_die(block);
     /* relaxed: only counted; an adoption meanwhile makes it a block more or less */
     bool is_foreign = hak_slab_word_owner(hak_atomic_load_relaxed(&slab->word)) != owner;
-    enum hak_slab_event event = hak_slab_count_free(slab, blocks);
+    enum hak_slab_event event = hak_slab_count_free(slab, blocks, owner);
     if (event != HAK_EVENT_NONE) {
         handler(slab, event, context);
     }

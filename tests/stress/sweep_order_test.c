@@ -59,7 +59,7 @@ static void a_header_byte_orders_a_block_s_owners(void **state) {
         hak_atomic_store_release(refs[i].header, HAK_HEADER_FREE);
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
-    hak_heap_handle_event(slab, hak_slab_count_free(slab, BLOCKS - 2), NULL);
+    hak_heap_handle_event(slab, hak_slab_count_free(slab, BLOCKS - 2, 0), NULL);
 }
 
 int main(void) {

@@ -183,6 +183,25 @@ static void large_floor_stays_raised_for_a_thread_with_an_older_clock(void **sta
     assert_int_equal(proofs, 1);
 }
 
+/* Beside the options' own: the large floor's, which is no option. */
+static void a_container_bounds_the_floor_of_large_blocks(void **state) {
+    (void)state;
+    struct hak_retain before = hak_retain;
+    struct hak_large_policy policy = hak_large_policy;
+    hak_retain = (struct hak_retain){.dirty_bytes = 2 * MIB};
+    hak_retain_bound_floor((size_t)HAK_BASE_FLOOR_KIB * KIB * 2);
+    size_t excess_before = hak_retain_excess();
+    hak_retain_bound_floor(512 * KIB);
+    size_t excess_after = hak_retain_excess();
+    hak_retain_bound_floor(768 * KIB);
+    size_t excess_last = hak_retain_excess();
+    hak_retain = before;
+    hak_large_policy = policy;
+    assert_int_equal(excess_before, 2 * MIB - (size_t)HAK_BASE_FLOOR_KIB * KIB); /* it never raises it */
+    assert_int_equal(excess_after, 2 * MIB - 512 * KIB);
+    assert_int_equal(excess_last, excess_after);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
@@ -197,6 +216,7 @@ int main(void) {
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
         cmocka_unit_test(large_floor_stays_raised_for_a_thread_with_an_older_clock),
+        cmocka_unit_test(a_container_bounds_the_floor_of_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

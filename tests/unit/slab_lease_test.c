@@ -60,7 +60,7 @@ static void *free_with_a_pause(void *block) {
     usleep(150000);
     atomic_fetch_add(&clock_ahead_ms, 3600 * 1000); /* as when the whole machine stood still */
     usleep(150000);
-    hak_heap_handle_event(slab, hak_slab_count_free(slab, 1), NULL);
+    hak_heap_handle_event(slab, hak_slab_count_free(slab, 1, 0), NULL);
     return NULL;
 }
 

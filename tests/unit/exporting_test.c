@@ -1,0 +1,173 @@
+/*
+ * exporting_test.c - classes of which a thread only allocates while others free: what makes a class export,
+ * what ends that, and that producers who take turns share slabs.
+ *
+ * Producers work one at a time, each step in its own thread; the main thread frees what they made.
+ */
+#include "hakmem.h"
+#include "heap/heap.h"
+#include "heap/homeward.h"
+#include "heap/supply.h"
+#include "meta/classes.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#define BLOCK_BYTES 512u
+#define BLOCKS      100u /* of a turn: less than a slab has */
+#define TURNS       60u  /* more than make a class export */
+#define PRODUCERS   4u
+
+struct producer {
+    pthread_t thread;
+    sem_t may_work, has_worked;
+    void (*work)(void); /* NULL: end */
+    struct heap *heap;
+};
+
+static struct producer producers[PRODUCERS];
+static void *blocks[BLOCKS];
+static unsigned row_of_growth; /* refills without a spill */
+
+static void *run_producer(void *context) {
+    struct producer *producer = context;
+    producer->heap = hak_heap_attach();
+    for (;;) {
+        CHECK(sem_post(&producer->has_worked) == 0);
+        while (sem_wait(&producer->may_work) != 0) {
+        }
+        if (producer->work == NULL) {
+            return NULL;
+        }
+        producer->work();
+    }
+}
+
+static void start(struct producer *producer) {
+    CHECK(sem_init(&producer->may_work, 0, 0) == 0 && sem_init(&producer->has_worked, 0, 0) == 0);
+    CHECK(pthread_create(&producer->thread, NULL, run_producer, producer) == 0);
+    CHECK(sem_wait(&producer->has_worked) == 0);
+}
+
+static void let_work(struct producer *producer, void (*work)(void)) {
+    producer->work = work;
+    CHECK(sem_post(&producer->may_work) == 0);
+    if (work != NULL) {
+        CHECK(sem_wait(&producer->has_worked) == 0);
+        return;
+    }
+    CHECK(pthread_join(producer->thread, NULL) == 0);
+    CHECK(sem_destroy(&producer->may_work) == 0 && sem_destroy(&producer->has_worked) == 0);
+}
+
+static void allocate(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BLOCK_BYTES);
+        CHECK(blocks[i] != NULL);
+    }
+}
+
+static void free_all(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* A heap that grows refills many times in a row too; one that empties spills. */
+static void grow_and_free_all(void) {
+    static void *many[3000]; /* more than a cache may hold */
+    struct heap *heap = hak_heap_attach();
+    for (unsigned i = 0; i < COUNT_OF(many); i++) {
+        many[i] = hak_malloc(BLOCK_BYTES);
+        CHECK(many[i] != NULL);
+    }
+    row_of_growth = heap->classes[hak_class_of(BLOCK_BYTES)].refills_in_row;
+    for (unsigned i = 0; i < COUNT_OF(many); i++) {
+        hak_free(many[i]);
+    }
+}
+
+/* One turn: a producer allocates, the main thread frees, and all of it is counted. */
+static void take_turn(struct producer *producer) {
+    let_work(producer, allocate);
+    free_all();
+    hak_homeward_flush(hak_heap_attach());
+}
+
+static unsigned class_of_test(void) {
+    return hak_class_of(BLOCK_BYTES);
+}
+
+static bool exports(const struct producer *producer) {
+    return producer->heap->classes[class_of_test()].exports;
+}
+
+static size_t slabs_now(void) {
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats.classes[class_of_test()].slabs;
+}
+
+static void what_others_free_is_exported_until_a_spill(void **state) {
+    (void)state;
+    struct producer *producer = &producers[0];
+    start(producer);
+    for (unsigned i = 0; i < TURNS; i++) {
+        take_turn(producer);
+    }
+    assert_true(exports(producer));
+    assert_false(hak_supply_shares(producer->heap, class_of_test())); /* nobody else does */
+    let_work(producer, grow_and_free_all);
+    assert_false(exports(producer));
+    let_work(producer, NULL);
+}
+
+static void a_thread_that_frees_its_own_blocks_exports_nothing(void **state) {
+    (void)state;
+    struct producer *producer = &producers[0];
+    start(producer);
+    for (unsigned i = 0; i < TURNS; i++) {
+        let_work(producer, allocate);
+        let_work(producer, free_all);
+    }
+    let_work(producer, grow_and_free_all);
+    assert_true(row_of_growth > 8);
+    assert_false(exports(producer));
+    let_work(producer, NULL);
+}
+
+static void producers_that_take_turns_share_slabs(void **state) {
+    (void)state;
+    size_t before = slabs_now();
+    for (unsigned p = 0; p < PRODUCERS; p++) {
+        start(&producers[p]);
+    }
+    for (unsigned i = 0; i < TURNS * PRODUCERS; i++) {
+        take_turn(&producers[i % PRODUCERS]);
+    }
+    for (unsigned p = 0; p < PRODUCERS; p++) {
+        assert_true(exports(&producers[p]));
+        assert_true(hak_supply_shares(producers[p].heap, class_of_test()));
+    }
+    /* One that they take from, and one more that was not empty when that was. */
+    assert_in_range(slabs_now() - before, 1, 2);
+    for (unsigned p = 1; p < PRODUCERS; p++) {
+        let_work(&producers[p], NULL);
+    }
+    assert_true(exports(&producers[0]));
+    assert_false(hak_supply_shares(producers[0].heap, class_of_test())); /* the others have ended */
+    let_work(&producers[0], NULL);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(what_others_free_is_exported_until_a_spill),
+        TEST(a_thread_that_frees_its_own_blocks_exports_nothing),
+        TEST(producers_that_take_turns_share_slabs),
+    };
+    return cmocka_run_group_tests_name("exporting", tests, NULL, NULL);
+}
