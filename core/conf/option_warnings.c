@@ -114,3 +114,8 @@ void hak_warn_option_value(const struct hak_options *options, const struct hak_s
     }
     end_line(&line, fd);
 }
+
+void hak_warn_options_closed(int fd) {
+    static const char line[] = "hakmem: mprotect failed: the settings in the environment are not in force\n";
+    hak_os_write(fd, line, sizeof line - 1);
+}

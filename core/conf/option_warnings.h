@@ -31,4 +31,7 @@ HAK_COLD void hak_warn_unknown_option(const struct hak_setting *setting, int fd)
 HAK_COLD void hak_warn_option_value(const struct hak_options *options, const struct hak_setting *setting,
                                     int fd);
 
+/* That the options' OS page could not be opened for writing, so that no setting counts. */
+HAK_COLD void hak_warn_options_closed(int fd);
+
 #endif

@@ -15,6 +15,13 @@
 #define FLOOR_PARTS_OF_LIMIT  256u
 #define LRU_PARTS_OF_LIMIT    32u
 
+/* Whether what the linker places for it is read-only when a constructor runs, in every kind of program. */
+#if defined(__GLIBC__)
+#define HAK_LOADER_FREEZES 1
+#else
+#define HAK_LOADER_FREEZES 0
+#endif
+
 #define PREFIX_BYTES (sizeof(HAK_OPTION_PREFIX) - 1)
 
 #define INITIAL_FLAG(name, field, initial, help)                    .field = (initial),
@@ -23,9 +30,11 @@
 #define INITIAL_CHOICE(name, field, initial, words, help)           .field = (initial),
 #define INITIAL_PATH(name, field, help)                             .field = "",
 
-/* In a section of its own, so that its alignment is not that of all data: the gap before would cost an OS
- * page. */
-__attribute__((section(".data.hak_options"))) struct hak_options hak_options = {
+/*
+ * In a section of its own, so that its alignment is not that of all data: the gap before would cost an OS
+ * page. By its name the linker puts it where the loader makes it read-only.
+ */
+__attribute__((section(".data.rel.ro.hak_options"))) struct hak_options hak_options = {
     /* clang-format off */
     HAK_OPTION_TABLE(INITIAL_FLAG, INITIAL_NUMBER, INITIAL_LIST, INITIAL_CHOICE, INITIAL_PATH)
         /* clang-format on */
@@ -143,7 +152,7 @@ static void look_up(struct hak_setting *setting) {
     }
 }
 
-static bool has_prefix(const char *entry) {
+static HAK_AT_START bool has_prefix(const char *entry) {
     return strncmp(entry, HAK_OPTION_PREFIX, PREFIX_BYTES) == 0;
 }
 
@@ -204,47 +213,80 @@ static HAK_COLD void spread_prewarm(struct hak_options *options) {
     }
 }
 
-void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd) {
-    char *const *entry = environment;
-    while (entry != NULL && *entry != NULL && !has_prefix(*entry)) {
-        entry++;
+/* The first setting of an environment; NULL when there is none. */
+static HAK_AT_START char *const *first_setting(char *const *environment) {
+    for (char *const *entry = environment; entry != NULL && *entry != NULL; entry++) {
+        if (has_prefix(*entry)) {
+            return entry;
+        }
     }
-    if (entry == NULL || *entry == NULL) {
-        return; /* nothing is set, as nearly always: leave the page of the options unwritten */
-    }
-    run_pass(PASS_PROFILE, options, entry, warnings_fd);
-    apply_profile(options);
-    run_pass(PASS_SINGLE, options, entry, warnings_fd);
-    spread_prewarm(options);
-    run_pass(PASS_LISTS, options, entry, warnings_fd);
+    return NULL;
 }
 
-void hak_options_read(char *const *environment) {
-    if (hak_os_is_secure()) {
+void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd) {
+    char *const *first = first_setting(environment);
+    if (first == NULL) {
         return;
     }
-    hak_options_parse(&hak_options, environment, STDERR_FILENO);
-    if (hak_options.help) {
-        hak_options_help(STDERR_FILENO);
-    }
+    run_pass(PASS_PROFILE, options, first, warnings_fd);
+    apply_profile(options);
+    run_pass(PASS_SINGLE, options, first, warnings_fd);
+    spread_prewarm(options);
+    run_pass(PASS_LISTS, options, first, warnings_fd);
 }
 
-static void bound(uint32_t *field_mb, uint64_t limit_mb) {
-    if (*field_mb > limit_mb) { /* else the page of the options stays unwritten */
-        *field_mb = (uint32_t)limit_mb;
-    }
+/* The part of the limit that an amount may be at most, or the amount. */
+static HAK_AT_START uint32_t within(uint32_t amount, uint64_t limit, unsigned parts) {
+    return limit != 0 && amount > limit / parts ? (uint32_t)(limit / parts) : amount;
+}
+
+/* The three that a limit bounds. */
+struct bounded {
+    uint32_t retain_mb;
+    uint32_t ss_lru_mb;
+    uint32_t base_floor_kib;
+};
+
+static HAK_AT_START struct bounded bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
+    return (struct bounded){
+        .retain_mb = within(options->retain_mb, limit_bytes >> 20, RETAIN_PARTS_OF_LIMIT),
+        .ss_lru_mb = within(options->ss_lru_mb, limit_bytes >> 20, LRU_PARTS_OF_LIMIT),
+        .base_floor_kib = within(options->base_floor_kib, limit_bytes >> 10, FLOOR_PARTS_OF_LIMIT),
+    };
 }
 
 void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
-    if (limit_bytes != 0) {
-        bound(&options->retain_mb, (limit_bytes >> 20) / RETAIN_PARTS_OF_LIMIT);
-        bound(&options->ss_lru_mb, (limit_bytes >> 20) / LRU_PARTS_OF_LIMIT);
-        bound(&options->base_floor_kib, (limit_bytes >> 10) / FLOOR_PARTS_OF_LIMIT);
-    }
+    struct bounded bounded = bounded_by(options, limit_bytes);
+    options->retain_mb = bounded.retain_mb;
+    options->ss_lru_mb = bounded.ss_lru_mb;
+    options->base_floor_kib = bounded.base_floor_kib;
 }
 
-void hak_options_freeze(void) {
-    if (hak_os_page_bytes() <= HAK_OPTIONS_ALIGN_BYTES) {
+static HAK_AT_START bool is_bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
+    struct bounded bounded = bounded_by(options, limit_bytes);
+    return bounded.retain_mb != options->retain_mb || bounded.ss_lru_mb != options->ss_lru_mb ||
+           bounded.base_floor_kib != options->base_floor_kib;
+}
+
+/*
+ * The page stays as the loader has it when nothing is to be set, as nearly always: no system call, no copy of
+ * it.
+ */
+HAK_AT_START void hak_options_start(char *const *environment, uint64_t limit_bytes) {
+    char *const *first = hak_os_is_secure() ? NULL : first_setting(environment);
+    bool is_set = first != NULL || is_bounded_by(&hak_options, limit_bytes);
+    if (is_set) {
+        if (hak_os_allow(&hak_options, sizeof hak_options) != 0) {
+            hak_warn_options_closed(STDERR_FILENO);
+            return;
+        }
+        hak_options_parse(&hak_options, first, STDERR_FILENO);
+        hak_options_bound(&hak_options, limit_bytes);
+    }
+    if (is_set || !HAK_LOADER_FREEZES) {
         (void)hak_os_freeze(&hak_options, sizeof hak_options);
+    }
+    if (hak_options.help) {
+        hak_options_help(STDERR_FILENO);
     }
 }

@@ -1,9 +1,9 @@
 /*
  * options.h - the settings of this process, as every floor above reads them.
  *
- * hak_options holds the defaults from the first instruction on (malloc is called before any constructor), is
- * written once by hak_options_read() while the program has one thread, and is then frozen: its OS pages hold
- * nothing else and become read-only. The rows are in options_table.h.
+ * hak_options holds the defaults from the first instruction on (malloc is called before any constructor). Its
+ * OS pages hold nothing else and are among those that the loader makes read-only; hak_options_start() opens
+ * them while the program has one thread, if there is something to set. The rows are in options_table.h.
  */
 #ifndef HAK_CONF_OPTIONS_H
 #define HAK_CONF_OPTIONS_H
@@ -29,7 +29,7 @@
 #define HAK_OPTION_CHOICE_FIELD(name, field, initial, words, help)           uint32_t field;
 #define HAK_OPTION_PATH_FIELD(name, field, help)                             char field[HAK_OPTION_PATH_BYTES];
 
-/* Owner: hak_options_read(); const afterwards. Units are those of the rows. A path that is "" is off. */
+/* Owner: hak_options_start(); const afterwards. Units are those of the rows. A path that is "" is off. */
 struct hak_options {
     HAK_OPTION_TABLE(HAK_OPTION_FLAG_FIELD, HAK_OPTION_NUMBER_FIELD, HAK_OPTION_LIST_FIELD,
                      HAK_OPTION_CHOICE_FIELD, HAK_OPTION_PATH_FIELD)
@@ -40,27 +40,28 @@ struct hak_options {
 extern struct hak_options hak_options;
 
 /*
- * Sets hak_options from the HAKMEM_ names of an environment vector (NULL: none). Unknown names and bad values
- * get one line each on stderr and change nothing. Does nothing under AT_SECURE. One thread, before
- * hak_options_freeze().
+ * Sets hak_options from the HAKMEM_ names of an environment vector (NULL: none) and bounds them, as below, by
+ * the container's memory limit. Unknown names and bad values get one line each on stderr and change nothing.
+ * Under AT_SECURE the environment is left alone. Once, while there is one thread; they are read-only for good
+ * then.
  */
-void hak_options_read(char *const *environment);
+void hak_options_start(char *const *environment, uint64_t limit_bytes);
 
-/* The same into any struct that holds the defaults, with warnings to any descriptor, AT_SECURE or not. */
+/*
+ * The settings of an environment into any struct that holds the defaults, with warnings to any descriptor,
+ * AT_SECURE or not.
+ */
 void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd);
 
 /*
  * Bounds what may be kept free by the container's memory limit (0: none): proved cycles keep at most a
  * sixteenth of it, empty SuperSlabs a thirty-second, and what may always stay is a 128th, half of it for
- * slabs and half for large blocks. As hak_options_read(), after it.
+ * slabs and half for large blocks.
  */
 void hak_options_bound(struct hak_options *options, uint64_t limit_bytes);
 
 /* Writes the table of all options to the descriptor. */
 HAK_COLD void hak_options_help(int fd);
-
-/* Makes hak_options read-only for good. Failure, or an OS page larger than the struct, leaves it writable. */
-void hak_options_freeze(void);
 
 /* The text that stands for stderr in a path option. */
 #define HAK_OPTION_PATH_STDERR "-"

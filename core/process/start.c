@@ -26,8 +26,7 @@ static bool needs_metering(void) {
 }
 
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
-    hak_options_read(environ);
-    hak_options_bound(&hak_options, hak_cgroup_limit_bytes(""));
+    hak_options_start(environ, hak_cgroup_limit_bytes(""));
     if (hak_options.base_floor_kib <
         HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */
         hak_retain_bound_floor((size_t)hak_options.base_floor_kib * 1024);
@@ -35,7 +34,6 @@ __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(voi
     if (hak_options.randomize) {
         hak_chance_start();
     }
-    hak_options_freeze();
     hak_fork_register();
     hak_report_prepare();
     if (hak_options.check) {

@@ -6,12 +6,15 @@
 #include "conf/options.h"
 #include "meta/classes.h"
 #include "support/child.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -230,20 +233,72 @@ static void test_nearest_counts_edits(void **state) {
     assert_string_equal(nearest.word, "");
 }
 
-static int write_to_the_options(void *first) {
+/* Set in a child: no OS page's rights can be changed. */
+static bool has_no_mprotect;
+
+/* In place of the C library's, for hakmem's objects in this program. */
+int mprotect(void *address, size_t bytes, int protection) {
+    if (has_no_mprotect) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return (int)syscall(SYS_mprotect, address, bytes, protection);
+}
+
+/* What stands before a write to the options, in a child. */
+struct before_write {
+    const char *setting;
+    uint64_t limit_bytes;
+    size_t offset_bytes; /* of the write */
+};
+
+static int write_to_the_options(void *context) {
+    const struct before_write *before = context;
+    char *environment[] = {(char *)before->setting, NULL};
     (void)signal(SIGSEGV, SIG_DFL); /* cmocka has a handler */
-    ((uint8_t *)&hak_options)[first != NULL ? 0 : sizeof hak_options - 1] = 1;
+    uint32_t retain_mb = hak_options.retain_mb;
+    hak_options_start(environment, before->limit_bytes);
+    bool is_changed = hak_options.retain_mb != retain_mb;
+    if (is_changed != (before->setting != NULL || before->limit_bytes != 0)) {
+        return 1;
+    }
+    ((uint8_t *)&hak_options)[before->offset_bytes] = 1;
     return 0;
 }
 
-static void test_a_write_to_the_frozen_options_faults(void **state) {
+static void test_a_write_to_the_options_faults_whatever_was_set(void **state) {
     (void)state;
     static struct child child;
-    for (unsigned i = 0; i < 2; i++) {
-        child = (struct child){.function = write_to_the_options, .context = i != 0 ? &child : NULL};
+    const size_t last = sizeof hak_options - 1;
+    struct before_write befores[] = {{NULL, 0, 0},
+                                     {NULL, 0, last},
+                                     {"HAKMEM_RETAIN_MB=3", 0, 0},
+                                     {"HAKMEM_RETAIN_MB=3", 0, last},
+                                     {NULL, (uint64_t)128 << 20, 0}};
+    for (unsigned i = 0; i < sizeof befores / sizeof befores[0]; i++) {
+        child = (struct child){.function = write_to_the_options, .context = &befores[i]};
         child_run(&child);
         assert_int_equal(child_signal(&child), SIGSEGV);
     }
+}
+
+static int start_without_mprotect(void *context) {
+    char *environment[] = {context, NULL};
+    uint32_t retain_mb = hak_options.retain_mb;
+    has_no_mprotect = true;
+    hak_options_start(environment, 0);
+    return hak_options.retain_mb == retain_mb ? 0 : 1;
+}
+
+static void test_settings_that_cannot_be_stored_are_told(void **state) {
+    (void)state;
+    static struct child child;
+    static char setting[] = "HAKMEM_RETAIN_MB=3";
+    child = (struct child){.function = start_without_mprotect, .context = setting};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err,
+                        "hakmem: mprotect failed: the settings in the environment are not in force\n");
 }
 
 int main(void) {
@@ -261,7 +316,8 @@ int main(void) {
         cmocka_unit_test(test_warnings_carry_no_control_characters),
         cmocka_unit_test(test_help_has_one_aligned_line_for_each_option),
         cmocka_unit_test(test_nearest_counts_edits),
-        cmocka_unit_test(test_a_write_to_the_frozen_options_faults),
+        cmocka_unit_test(test_a_write_to_the_options_faults_whatever_was_set),
+        cmocka_unit_test(test_settings_that_cannot_be_stored_are_told),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }
