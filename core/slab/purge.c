@@ -47,7 +47,7 @@ static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct pur
 /* Purges one run of dirty units, already marked purging. False when it failed. */
 static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge) {
     size_t bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
-    hak_superslab_split(s);
+    purge->calls += hak_superslab_split(s);
     int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), bytes);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);

@@ -240,7 +240,7 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     }
     hak_lock_release(&hak_superslab_lock);
     if (s != NULL) {
-        hak_superslab_split(s);
+        (void)hak_superslab_split(s);
         return s;
     }
     s = map_superslab(&base);
@@ -252,14 +252,14 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     note_missed(s->zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
-    hak_superslab_split(s);
+    (void)hak_superslab_split(s);
     *is_zero = true;
     return s;
 }
 
-void hak_superslab_split(struct superslab *s) {
+unsigned hak_superslab_split(struct superslab *s) {
     if (hak_options.thp == HAK_THP_NEVER) {
-        return;
+        return 0;
     }
     hak_lock_acquire(&hak_superslab_lock);
     bool was_huge = hak_superslab_clear_huge(s);
@@ -267,6 +267,7 @@ void hak_superslab_split(struct superslab *s) {
     if (was_huge) {
         (void)hak_os_advise_huge((void *)s->base, HAK_SUPERSLAB_BYTES, false);
     }
+    return was_huge;
 }
 
 void hak_superslab_give_whole(struct superslab *s, bool is_zero) {

@@ -66,9 +66,9 @@ void hak_superslab_give_whole(struct superslab *superslab, bool is_zero);
 
 /*
  * Before a part of it is purged: no huge page from now on, or the kernel would fill up again what was given
- * back. Slow: no lock held.
+ * back. Returns the number of system calls that took, 0 or 1. Slow: no lock held.
  */
-void hak_superslab_split(struct superslab *superslab);
+unsigned hak_superslab_split(struct superslab *superslab);
 
 /* The SuperSlab that a slab record belongs to. */
 HAK_INLINE struct superslab *hak_superslab_of(const struct slab *slab) {

@@ -67,7 +67,7 @@ void hak_thin_leave(struct slab *slab, size_t taken_bytes) {
 
 size_t hak_thin_purge(struct slab *slab, unsigned *calls) {
     unsigned before_pages = slab->purged_pages;
-    hak_superslab_split(hak_superslab_of(slab));
+    *calls += hak_superslab_split(hak_superslab_of(slab));
     unsigned pages = hak_blocks_purge(slab, calls);
     size_t given_bytes = pages > before_pages ? (pages - before_pages) * hak_os_page_bytes() : 0;
     uint64_t now_ms = hak_os_now_ms();

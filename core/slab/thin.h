@@ -16,8 +16,9 @@
 /* Blocks in use up to which a slab is thin, if they are no more than a sixteenth of its blocks. */
 #define HAK_THIN_BLOCKS 4u
 
-/* System calls that one purge of a thin slab makes at most: a run of free blocks ends at a live one. */
-#define HAK_THIN_CALLS_MAX (HAK_THIN_BLOCKS + 1)
+/* System calls that one purge of a thin slab makes at most: a run of free blocks ends at a live one, and one
+ * call for a huge page. */
+#define HAK_THIN_CALLS_MAX (HAK_THIN_BLOCKS + 2)
 
 /* Units in use from which on thin slabs matter. */
 #define HAK_THIN_UNITS_MIN 128u
