@@ -16,6 +16,7 @@
 #define SMALL_BLOCKS  200000u
 #define LARGE_BLOCKS  200u
 #define MAPPED_BLOCKS 6u
+#define TINY_BLOCKS   2000000u
 #define TOLERANCE     50u /* one in fifty: 2 % */
 
 static void **blocks;
@@ -91,23 +92,47 @@ static void sum_unnamed(size_t *size_bytes, size_t *resident_bytes) {
     }
 }
 
-static void the_kernel_agrees(void **state) {
-    (void)state;
-    REQUIRE_HAK();
+/* About a heap that `build` makes, with a table of `own_bytes` of this test's. */
+static void the_kernel_agrees_about(void (*build)(void), size_t own_bytes) {
     size_t size_before, resident_before, size_after, resident_after;
     struct hak_stats before = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof before};
     struct hak_stats after = before;
     assert_int_equal(hak_stats_get(&before), 0);
     sum_unnamed(&size_before, &resident_before);
-    build_heap();
+    build();
     assert_int_equal(hak_stats_get(&after), 0);
     sum_unnamed(&size_after, &resident_after);
-    size_t own_bytes = BLOCKS * sizeof *blocks; /* the table of this test */
     agree("mapped: stats, Size", after.mapped_bytes - before.mapped_bytes,
           size_after - size_before - own_bytes);
     agree("resident: stats, Rss", after.resident_bytes - before.resident_bytes,
           resident_after - resident_before - own_bytes);
+}
+
+static void the_kernel_agrees(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    the_kernel_agrees_about(build_heap, BLOCKS * sizeof *blocks);
     take_down();
+}
+
+/* A header byte each: metadata are a sixteenth here, and leaving them out would be seen. */
+static void build_tiny_heap(void) {
+    blocks = map_own(TINY_BLOCKS * sizeof *blocks);
+    for (size_t i = 0; i < TINY_BLOCKS; i++) {
+        blocks[i] = malloc(16);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, 16);
+    }
+}
+
+static void the_kernel_agrees_about_the_smallest_blocks(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    the_kernel_agrees_about(build_tiny_heap, TINY_BLOCKS * sizeof *blocks);
+    for (size_t i = 0; i < TINY_BLOCKS; i++) {
+        free(blocks[i]);
+    }
+    munmap(blocks, TINY_BLOCKS * sizeof *blocks);
 }
 
 static void statistics_and_mallinfo_agree(void **state) {
@@ -197,6 +222,7 @@ static void the_table_at_exit_agrees(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_kernel_agrees_about_the_smallest_blocks), /* first: its metadata are new */
         cmocka_unit_test(the_kernel_agrees),
         cmocka_unit_test(statistics_and_mallinfo_agree),
         cmocka_unit_test(malloc_info_and_mallinfo_agree),
