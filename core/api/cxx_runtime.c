@@ -1,7 +1,6 @@
 /*
- * cxx_runtime.c - see cxx_runtime.h. Throwing goes by the runtime's own function where it has one
- * (libstdc++), else by the steps that a compiler generates for `throw std::bad_alloc()` (Itanium C++ ABI,
- * "Exception handling", 2.4.1 to 2.4.3).
+ * cxx_runtime.c - see cxx_runtime.h. Throwing goes by the steps that a compiler generates for
+ * `throw std::bad_alloc()` (Itanium C++ ABI, "Exception handling", 2.4.1 to 2.4.3), which every runtime has.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -18,7 +17,6 @@ typedef void (*throw_function)(void *object, void *type, void (*destroy)(void *)
 
 extern __typeof(hak_cxx_new_handler) weak_get_new_handler __asm__("_ZSt15get_new_handlerv")
     __attribute__((weak));
-extern void weak_throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
 extern void *weak_allocate(size_t) __asm__("__cxa_allocate_exception") __attribute__((weak));
 extern void weak_throw(void *, void *, void (*)(void *)) __asm__("__cxa_throw") __attribute__((weak));
 extern char weak_type[] __asm__("_ZTISt9bad_alloc") __attribute__((weak));
@@ -82,10 +80,6 @@ static void throw_by_hand(void) {
 }
 
 HAK_COLD void hak_cxx_throw_bad_alloc(void) {
-    void (*throw_bad_alloc)(void) = hak_cxx_symbol(weak_throw_bad_alloc, "_ZSt17__throw_bad_allocv");
-    if (throw_bad_alloc != NULL) {
-        throw_bad_alloc();
-    }
     throw_by_hand();
     hak_fatal_text("operator new: out of memory, and no C++ runtime to throw std::bad_alloc");
 }

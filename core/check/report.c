@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LINE_BYTES_MAX 256u
+#define LINE_BYTES_MAX 256u /* no line is as long */
 
 /* ---- finding ---- */
 
@@ -46,13 +46,12 @@ bool hak_finding_anywhere(struct hak_finding *finding) {
 /* ---- writing ---- */
 
 static struct text begin_line(char buffer[LINE_BYTES_MAX]) {
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX);
     hak_text_string(&line, "  ");
     return line;
 }
 
 static void end_line(struct text *line) {
-    line->capacity_bytes = LINE_BYTES_MAX;
     hak_text_char(line, '\n');
     hak_os_write(STDERR_FILENO, line->start, line->used_bytes);
 }
@@ -190,7 +189,7 @@ bool hak_report_access(const void *address, enum hak_access access) {
     static const char names[][8] = {
         [HAK_ACCESS_UNKNOWN] = "access", [HAK_ACCESS_READ] = "read", [HAK_ACCESS_WRITE] = "write"};
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_text_over(buffer, LINE_BYTES_MAX);
     struct search search = {.pointer = (uintptr_t)address};
     if (hak_records_visit(visit_for_access, &search) == 0) {
         return false;

@@ -7,12 +7,12 @@
 #include "check/trace.h"
 #include "base/bits.h"
 #include "check/libc.h"
+#include "check/object.h"
 #include "check/trace_table.h"
 #include "check/unwind.h"
 #include "os/os.h"
 #include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <string.h>
 
 #define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
@@ -34,25 +34,12 @@ static struct {
 
 /* ---- start ---- */
 
-/* The end of the object that is loaded at `base`, from its own headers. */
-static uintptr_t object_end(uintptr_t base) {
-    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
-    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + header->e_phoff);
-    uintptr_t end = base;
-    for (unsigned i = 0; i < header->e_phnum; i++) {
-        if (segment[i].p_type == PT_LOAD && base + segment[i].p_vaddr + segment[i].p_memsz > end) {
-            end = base + segment[i].p_vaddr + segment[i].p_memsz;
-        }
-    }
-    return end;
-}
-
 static void find_libc(void) {
     Dl_info libc;
     const void *inside = (const void *)(uintptr_t)hak_check_libc.backtrace;
     if (inside != NULL && hak_check_libc.dladdr != NULL && hak_check_libc.dladdr(inside, &libc) != 0) {
         traces.libc_low = (uintptr_t)libc.dli_fbase;
-        traces.libc_high = object_end(traces.libc_low);
+        traces.libc_high = hak_object_end(traces.libc_low);
     }
 }
 
@@ -65,7 +52,7 @@ static void find_own_code(void) {
         return;
     }
     uintptr_t base = (uintptr_t)own.dli_fbase;
-    uintptr_t end = object_end(base);
+    uintptr_t end = hak_object_end(base);
     if (hak_os_program_entry() < base || hak_os_program_entry() >= end) {
         traces.own_low = base;
         traces.own_high = end;

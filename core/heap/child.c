@@ -27,15 +27,11 @@ static bool others_had_heaps(void) {
     return false;
 }
 
-/* Blocks of the survivor's own caches go home unlisted and uncounted: the rebuild counts them. */
+/* Blocks of the survivor's own caches go home unlisted and uncounted: the rebuild frees and counts them. */
 static void empty_own_caches(struct heap *heap) {
     hak_homeward_forget(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         struct class_state *state = &heap->classes[c];
-        unsigned count = hak_cache_count(heap, c);
-        for (unsigned i = 1; i <= count; i++) {
-            hak_atomic_store_relaxed(state->array[i].header, HAK_HEADER_FREE); /* relaxed: one thread */
-        }
         hak_cache_forget(heap, c);
         state->current = NULL;
         state->warm_count = 0;
@@ -80,7 +76,6 @@ static unsigned recount(struct slab *slab) {
         }
     }
     slab->carved_blocks = (uint16_t)carved;
-    slab->sweep_cursor = 0;
     return freed + slab->capacity_blocks - carved;
 }
 

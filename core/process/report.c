@@ -12,6 +12,7 @@
 #include "os/os.h"
 #include "process/front_table.h"
 #include "process/heap_table.h"
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -75,11 +76,11 @@ static bool expand_path(const char *path, char expanded[EXPANDED_PATH_BYTES]) {
     return text.used_bytes < text.capacity_bytes;
 }
 
-static void warn_unwritable(int stderr_fd, const char *path, int error) {
+static void warn_unwritable(int stderr_fd, int error) {
     char buffer[WARNING_BYTES_MAX];
     struct text line = hak_text_over(buffer, WARNING_BYTES_MAX);
     hak_text_string(&line, "hakmem: HAKMEM_TINY_FRONT_DUMP: cannot open ");
-    hak_text_string(&line, path);
+    hak_text_string(&line, hak_options.tiny_front_dump);
     hak_text_string(&line, ": errno ");
     hak_text_decimal(&line, (uint64_t)error);
     hak_text_char(&line, '\n');
@@ -93,12 +94,9 @@ static void dump_front(int stderr_fd) {
         hak_front_dump(stderr_fd);
         return;
     }
-    if (!expand_path(hak_options.tiny_front_dump, path)) {
-        return;
-    }
-    int error = hak_os_open_report(path, &fd);
+    int error = expand_path(hak_options.tiny_front_dump, path) ? hak_os_open_report(path, &fd) : ENAMETOOLONG;
     if (error != 0) {
-        warn_unwritable(stderr_fd, path, error);
+        warn_unwritable(stderr_fd, error);
         return;
     }
     hak_front_dump(fd);

@@ -29,10 +29,9 @@ static void open_whole(struct slab *slab) {
     slab->is_zero = false;
 }
 
+/* What lies behind the last header is 0 for ever. */
 static uint32_t free_in_group(const struct slab *slab, unsigned group) {
-    unsigned left = slab->capacity_blocks - group;
-    uint32_t mask = hak_headers_equal(&slab->map[group], HAK_HEADER_FREE);
-    return left < HAK_MAP_GROUP_BLOCKS ? mask & hak_mask32(left) : mask;
+    return hak_headers_equal(&slab->map[group], HAK_HEADER_FREE);
 }
 
 static void take(struct shuffle *shuffle, unsigned group, uint32_t mask) {

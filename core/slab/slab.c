@@ -58,8 +58,7 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->relist_blocks = (uint16_t)(capacity >> RELIST_SHIFT == 0 ? 1 : capacity >> RELIST_SHIFT);
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
-    slab->purged_mask = 0;
-    slab->purged_pages = 0;
+    HAK_ASSERT(slab->purged_mask == 0 && slab->purged_pages == 0);
     store_registry_words(slab, owner);
     /* relaxed: leased from the start; giving the lease back publishes what stands above */
     hak_atomic_store_relaxed(&slab->word, hak_slab_word_initial(class_idx, owner, capacity));

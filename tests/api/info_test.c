@@ -281,7 +281,7 @@ static void mallopt_refuses_what_has_no_meaning_here(void **state) {
     for (size_t i = 0; i < COUNT_OF(parameters); i++) {
         assert_int_equal(mallopt(parameters[i], 64), 0);
     }
-    assert_int_equal(mallopt(M_MMAP_THRESHOLD, 64 * (int)MIB), 0);
+    assert_int_equal(mallopt(M_MMAP_THRESHOLD, 32 * (int)MIB + 1), 0);
     assert_int_equal(mallopt(M_MMAP_THRESHOLD, -1), 0);
 }
 
@@ -298,7 +298,7 @@ static int change_map_threshold(void *context) {
     void *block = launder(malloc(200 * KIB));
     CHECK(mallinfo2().hblks == mappings + 1);
     free(block);
-    CHECK(mallopt(M_MMAP_THRESHOLD, 2 * (int)MIB) == 1);
+    CHECK(mallopt(M_MMAP_THRESHOLD, 32 * (int)MIB) == 1);
     mappings = mallinfo2().hblks;
     block = launder(malloc(1536 * KIB));
     CHECK(mallinfo2().hblks == mappings);

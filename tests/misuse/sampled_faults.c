@@ -199,6 +199,28 @@ static void own_handler_comes_after_the_report(void) {
     exit(0);
 }
 
+static unsigned blocks_until_in_front(void) {
+    struct sigaction now;
+    unsigned count = 0;
+    install(leap, 0);
+    do {
+        free(must(malloc(32)));
+        count++;
+        sigaction(SIGSEGV, NULL, &now);
+    } while (now.sa_handler == leap);
+    return count;
+}
+
+/* A handler that comes later stands in front until 64 blocks were sampled, and is not asked after more often.
+ */
+static void own_handler_stands_in_front_for_64_blocks(void) {
+    must_be(blocks_until_in_front() <= 64);
+    must_be(blocks_until_in_front() <= 64); /* the first stacks cost blocks of the C library's own */
+    must_be(blocks_until_in_front() == 64);
+    say("sound\n");
+    exit(0);
+}
+
 static void handler_that_resets_is_called_once(void) {
     install(leap, (int)SA_RESETHAND);
     ask_for_blocks();
@@ -348,6 +370,7 @@ static const struct fault_case cases[] = {
     {"segv_silent_null_write", null_write},
     {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
     {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
+    {"sound_own_handler_stands_in_front_for_64_blocks", own_handler_stands_in_front_for_64_blocks},
     {"sound_own_handler_gets_other_faults", own_handler_gets_other_faults},
     {"sound_stack_overflow_ends_on_the_other_stack", stack_overflow_ends_on_the_other_stack},
     {"sound_every_form_works", every_form_works},

@@ -26,7 +26,7 @@ import tree
 
 STATE = tree.ROOT / "tests/mutation/results.json"
 FILE_BYTES_MAX = 1 << 30
-TOLD_APART_BY = ("libhakmem-debug.so", "build/archive/libhakmem.a", "model")  # what why_none() looks at
+TOLD_APART_BY = ("libhakmem-debug.so", "build/archive/libhakmem.a", "model")  # what stages_for() looks at
 
 
 def sample(state):
@@ -34,8 +34,11 @@ def sample(state):
     order that the seed decides and that edits elsewhere do not change."""
     by_operator = collections.defaultdict(dict)
     for source in c_sources(tree.TREE, "core"):
+        seen = collections.Counter()
         for mutant in mutants_of(source):
-            by_operator[mutant.operator].setdefault(mutant.key(source.text), mutant)
+            key = mutant.key(source.text)
+            seen[key] += 1
+            by_operator[mutant.operator][key if seen[key] == 1 else f"{key} ~ {seen[key]}"] = mutant
     mutants = {key: mutant for known in by_operator.values() for key, mutant in known.items()}
     for key in [key for key in state["mutants"] if key not in mutants]:
         del state["mutants"][key]
@@ -96,33 +99,37 @@ def run_clean(tests, state, until):
 # ---- one mutant ---------------------------------------------------------------------------------------------
 
 
-def why_none(planted, mutant):
-    """None when the mutant compiles to something else, or why it is none."""
+def stages_for(planted, mutant):
+    """The stages that can tell the mutant from the original, or why there is nothing to tell."""
     if tree.make(["libhakmem-debug.so"]) is not None:
         return "does not compile"
+    stages = suites.STAGES
+    if mutant.operator == "order":
+        stages = sorted(stages, key=lambda stage: stage is not suites.MODEL)
     if planted.changed_objects("debug"):
-        return None
+        return stages
     # Nothing in the debug flavour; perhaps in what release alone compiles.
     if tree.make(["build/archive/libhakmem.a"]) is not None:
         return "does not compile"
     if planted.changed_objects("archive"):
-        return None
+        return stages
     # This processor may order what C11 does not; the models go by C11.
     if mutant.operator == "order" and tree.make(["model"]) is None and planted.changed_objects("model"):
-        return None
+        return [suites.MODEL]
     return "same machine code"
 
 
-def judge(tests, mutant, state, arguments, passed):
+def judge(tests, mutant, state, arguments, stages, passed):
     """Runs the stages on the mutant that stands in the tree; says who killed it, or how far it came. It came through
     the stage `passed` before."""
     started = time.monotonic()
     done = set(state["left_out"])
-    stages = suites.STAGES
+    names = [stage[0] for stage in stages]
+    last = names[-1]
     if arguments.with_suites:
         stages = [("chosen", tuple(arguments.with_suites.split()), suites.FLAVOURS)]
-    elif passed is not None:
-        begin = suites.STAGE_NAMES.index(passed) + 1
+    elif passed in names:
+        begin = names.index(passed) + 1
         for stage in stages[:begin]:
             done.update(suite.title for suite in suites.suites_of(tests, stage, state["seconds"]))
         stages = stages[begin:]
@@ -133,14 +140,15 @@ def judge(tests, mutant, state, arguments, passed):
             return {"killed_by": f"building for {stage[0]}", "why": failed}
         wanted.sort(key=suites.likelihood(state["mutants"], mutant.file, state["seconds"]))
         killer = suites.first_failure(tests, wanted, state["seconds"])
-        seconds = round(time.monotonic() - started)
         if killer is not None:
+            seconds = round(time.monotonic() - started)
             return {"killed_by": killer[0].title, "why": suites.reason_of(killer[1]), "seconds": seconds}
         done.update(suite.title for suite in wanted)
-        passed = passed if arguments.with_suites else stage[0]
+        if not arguments.with_suites:
+            passed = suites.STAGE_NAMES[-1] if stage[0] == last else stage[0]
         if stage[0] == arguments.until:
             break
-    return {"survived": passed, "seconds": seconds}
+    return {"survived": passed, "seconds": round(time.monotonic() - started)}
 
 
 def is_open(known, arguments):
@@ -173,15 +181,18 @@ def work(arguments):
         if not is_open(known, arguments):
             continue
         with tree.Planted(mutant) as planted:
-            why_not = why_none(planted, mutant) if known is None else None
-            if why_not is not None:
-                state["discarded"][key] = why_not
+            stages = stages_for(planted, mutant)
+            if isinstance(stages, str):
+                state["discarded"][key] = stages
+                taken -= known is not None
+                state["mutants"].pop(key, None)
             else:
                 taken += known is None
                 passed = None if known is None or arguments.again else known["survived"]
                 print(f"{taken}: {mutant.file}:{mutant.line} {mutant.operator}", flush=True)
-                state["mutants"][key] = {"line": mutant.line, **judge(tests, mutant, state, arguments, passed)}
-                print(f"    {state['mutants'][key]}", flush=True)
+                found = judge(tests, mutant, state, arguments, stages, passed)
+                state["mutants"][key] = {"line": mutant.line, **found}
+                print(f"    {found}", flush=True)
         save_state(state)
 
 

@@ -38,7 +38,7 @@ def write(state):
     rows, survivors, counts = [], [], collections.Counter()
     by_operator = collections.defaultdict(collections.Counter)
     for key, found in sorted(state["mutants"].items(), key=lambda item: (item[0].split(" ~ ")[0], item[1]["line"])):
-        file, operator, before, after = key.split(" ~ ")
+        file, operator, before, after = key.split(" ~ ")[:4]
         verdict, detail = verdict_on(key, found, reasons)
         if verdict == "survived":
             survivors.append(f"- `{file}:{found['line']}` {operator}: `{before}` → `{after}`")

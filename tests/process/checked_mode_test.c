@@ -9,8 +9,11 @@
 #include "support/test.h"
 
 #include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,12 +185,93 @@ static void memory_that_is_short_is_an_error_as_ever(void **state) {
     free(block);
 }
 
+/* What waits in the quarantine takes address space; before malloc fails for that, it goes. */
+static int take_and_give_with_little_room(void *unused) {
+    (void)unused;
+    unsigned long mapped_pages;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    CHECK(statm != NULL && fscanf(statm, "%lu", &mapped_pages) == 1);
+    CHECK(fclose(statm) == 0);
+    struct rlimit limit = {.rlim_cur = mapped_pages * (size_t)sysconf(_SC_PAGESIZE) + 24 * MIB,
+                           .rlim_max = RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    for (unsigned i = 0; i < 10; i++) {
+        void *block = launder(malloc(8 * MIB));
+        CHECK(block != NULL);
+        free(block);
+    }
+    return 0;
+}
+
+static void the_quarantine_gives_way_when_memory_is_short(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.function = take_and_give_with_little_room};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
+static pthread_barrier_t barrier;
+
+static void *hold_a_heap(void *unused) {
+    free(launder(malloc(64)));
+    pthread_barrier_wait(&barrier);
+    pause();
+    return unused;
+}
+
+/* The blocks that wait in the quarantine are free again in the child: they are used, and nobody looks at them
+ * later. */
+static int use_what_waited_in_a_child(void) {
+    enum { WAITING = 100, USED = 1000 };
+    static void *blocks[USED];
+    pthread_t thread;
+    int status = -1;
+    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, hold_a_heap, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < WAITING; i++) {
+        blocks[i] = malloc(64);
+    }
+    for (unsigned i = 0; i < WAITING; i++) {
+        free(blocks[i]);
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (unsigned i = 0; i < USED; i++) {
+            blocks[i] = malloc(64);
+            CHECK(blocks[i] != NULL);
+            memset(blocks[i], 1, 64);
+        }
+        for (unsigned i = 0; i < 3 * USED; i++) {
+            free(launder(malloc(1000))); /* the quarantine takes one MB */
+        }
+        _exit(0);
+    }
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK(status == 0);
+    return 0;
+}
+
+static void a_child_forgets_what_waits_in_the_quarantine(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){
+        .program = own_path(), .arguments = {"fork"}, .environment = {"HAKMEM_CHECK_QUARANTINE_MB=1", NULL}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_string_equal(child.err, "");
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "leave") == 0) {
         return leave_some(NULL);
     }
     if (argc == 2 && strcmp(argv[1], "sampled") == 0) {
         return count_sampled(NULL);
+    }
+    if (argc == 2 && strcmp(argv[1], "fork") == 0) {
+        return use_what_waited_in_a_child();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_usable_size_is_what_was_asked_for),
@@ -196,6 +280,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
         cmocka_unit_test(one_of_n_blocks_is_sampled),
+        cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
+        cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
     };
     return cmocka_run_group_tests_name("checked_mode", tests, NULL, heap_is_sound);

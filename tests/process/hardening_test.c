@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <unistd.h>
 
@@ -122,6 +123,24 @@ static int read_behind_realloc(void) {
     return 0;
 }
 
+/* A long block is wiped by giving its pages back, which costs less than zeros. */
+static int free_a_long_block(void) {
+    enum { PAGES = 128 };
+    unsigned char is_resident[PAGES];
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *block = malloc(PAGES * page_bytes);
+    CHECK(block != NULL);
+    memset(block, 0xA5, PAGES * page_bytes);
+    free(block);
+    if (mincore((char *)launder(block), PAGES * page_bytes, is_resident) != 0) {
+        return 0; /* all of it is gone */
+    }
+    for (unsigned i = 0; i < PAGES; i++) {
+        CHECK((is_resident[i] & 1) == 0);
+    }
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -130,6 +149,7 @@ static const struct {
     {"addresses", print_addresses},
     {"steps", print_steps},
     {"read-freed", read_freed},
+    {"free-a-long-block", free_a_long_block},
     {"read-behind-realloc", read_behind_realloc},
 };
 
@@ -244,6 +264,12 @@ static void zero_on_free_leaves_nothing_behind_realloc(void **state) {
     run("read-behind-realloc", "HAKMEM_ZERO_ON_FREE=1");
 }
 
+static void zero_on_free_gives_the_pages_of_long_blocks_back(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run("free-a-long-block", "HAKMEM_ZERO_ON_FREE=1");
+}
+
 int main(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < COUNT_OF(modes); i++) {
         if (strcmp(modes[i].name, argv[1]) == 0) {
@@ -257,6 +283,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(randomized_blocks_come_in_no_order),
         cmocka_unit_test(a_randomized_heap_is_sound_under_load),
         cmocka_unit_test(zero_on_free_leaves_nothing_in_freed_blocks),
+        cmocka_unit_test(zero_on_free_gives_the_pages_of_long_blocks_back),
         cmocka_unit_test(zero_on_free_leaves_nothing_behind_realloc),
     };
     return cmocka_run_group_tests_name("hardening", tests, NULL, heap_is_sound);

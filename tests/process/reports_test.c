@@ -187,6 +187,21 @@ static void the_csv_follows_no_symbolic_link(void **state) {
     (void)unlink(link_path);
 }
 
+/* More of it than fits once the process is named: that is said, and the program ends as it would. */
+static void too_long_a_csv_path_is_said(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    static char path[4096], setting[4096], expected[8192];
+    int used = snprintf(path, sizeof path, "%s", fresh_path("front"));
+    while (used + 2 < 1024) { /* no longer is taken */
+        used += snprintf(path + used, sizeof path - (size_t)used, "%%p");
+    }
+    snprintf(setting, sizeof setting, "HAKMEM_TINY_FRONT_DUMP=%s", path);
+    run("load", setting, NULL, NULL);
+    snprintf(expected, sizeof expected, "hakmem: HAKMEM_TINY_FRONT_DUMP: cannot open %s: errno 36\n", path);
+    assert_string_equal(child.err, expected);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) {
         return run_mode(argv[1]);
@@ -202,6 +217,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(warm_pool_stats_are_the_csv_summed),
         cmocka_unit_test(front_metrics_are_the_csv_summed),
         cmocka_unit_test(the_csv_counts_rightly),
+        cmocka_unit_test(too_long_a_csv_path_is_said),
         cmocka_unit_test(the_csv_goes_to_the_file_that_is_named),
         cmocka_unit_test(the_csv_file_may_name_the_process),
         cmocka_unit_test(the_csv_follows_no_symbolic_link),

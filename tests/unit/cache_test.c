@@ -26,8 +26,10 @@
 #define CLASS_OF_640   20u /* for that of rising addresses */
 #define CLASS_OF_1536  21u /* for that of orphans */
 #define CLASS_OF_4096  27u /* 16 in a slab: for that of the warm pool */
+#define CLASS_OF_5120  28u /* for that of slabs fetched ahead */
 #define CLASS_OF_7168  30u /* 9 in a slab: for that of remote frees */
 #define CLASS_OF_8192  31u /* a cache has 16 at most */
+#define CLASS_OF_16384 35u /* two units: the same */
 #define CLASS_OF_32768 39u /* as few as there can be */
 
 #define HEAT        32u
@@ -247,6 +249,31 @@ static void the_warm_pool_has_a_bound(void **state) {
     assert_true(hak_slab_list_looks_empty(&hak_orphans[c]));
 }
 
+/* How many slabs are fetched ahead of need while `slabs` of them are filled. */
+static unsigned prefills_of(unsigned class_idx, unsigned slabs) {
+    static struct block_ref refs[WARM_SLABS * WARM_BLOCKS];
+    struct heap *heap = hak_heap_attach();
+    struct front_counts before, after;
+    unsigned want = slabs * hak_class_capacity(class_idx);
+    unsigned got = 0;
+    CHECK(want <= COUNT_OF(refs));
+    hak_heap_sum_counters(class_idx, &before);
+    while (got < want) {
+        unsigned taken = hak_supply_take(heap, class_idx, refs + got, want - got);
+        CHECK(taken != 0);
+        got += taken;
+    }
+    hak_heap_sum_counters(class_idx, &after);
+    (void)hak_blocks_return(refs, got, heap->id, hak_heap_handle_event, heap);
+    return (unsigned)(after.warm_prefills - before.warm_prefills);
+}
+
+static void a_class_that_keeps_missing_fetches_slabs_ahead(void **state) {
+    (void)state;
+    assert_int_equal(prefills_of(CLASS_OF_5120, 4), 3);  /* with the fourth */
+    assert_int_equal(prefills_of(CLASS_OF_16384, 4), 0); /* of two units: they are not easily had */
+}
+
 static void *allocate_and_exit(void *unused) {
     (void)unused;
     take_blocks(CLASS_OF_1536, 10);
@@ -325,6 +352,7 @@ int main(void) {
         TEST(the_block_freed_last_comes_first),
         TEST(a_refill_hands_out_rising_addresses),
         TEST(the_warm_pool_has_a_bound),
+        TEST(a_class_that_keeps_missing_fetches_slabs_ahead),
         TEST(slabs_of_a_thread_that_exited_are_adopted),
         TEST(remote_frees_of_a_full_slab_come_back_to_the_owner),
     };

@@ -140,6 +140,23 @@ static void the_last_block_to_and_fro_makes_no_system_call(void **state) {
     assert_int_equal(memory_calls(), calls);
 }
 
+/* One empty extent stays, so that the next block finds it; what is above the floor goes from inside it. */
+static void the_last_empty_extent_is_purged_not_closed(void **state) {
+    (void)state;
+    char *blocks[4];
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = must_alloc(500 * KIB);
+    }
+    assert_int_equal(counts_now().empty_extents, 0);
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        release(blocks[i]);
+    }
+    pay_debts();
+    assert_int_equal(counts_now().empty_extents, 1);
+    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+    check_sound();
+}
+
 /* ---- length ---- */
 
 static void a_run_shrinks_and_grows_in_place(void **state) {
@@ -284,6 +301,39 @@ static void no_free_makes_more_than_16_calls_and_the_floor_is_kept(void **state)
     }
     assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
     check_sound();
+}
+
+/* A few new pages after each of three returns prove nothing: only the half of what went back would. */
+static void fetching_a_little_raises_no_floor(void **state) {
+    (void)state;
+    enum { EXTENTS = 32, PARTS = 4, STEPS = 3 };
+    static char *blocks[EXTENTS][PARTS];
+    char *fetched[STEPS][STEPS];
+    struct hak_large_policy policy = hak_large_policy;
+    hak_large_policy.floor_bytes = 0; /* all goes back, so that what is fetched is new */
+    hak_large_policy.floor_live_shift = 63;
+    for (unsigned i = 0; i < EXTENTS * PARTS; i++) {
+        blocks[i / PARTS][i % PARTS] = must_alloc(500 * KIB);
+    }
+    for (unsigned step = 0; step < STEPS; step++) {
+        for (unsigned i = 0; i < EXTENTS; i++) {
+            release(blocks[i][step]);
+        }
+        pay_debts();
+        assert_int_not_equal(hak_retain.returned_bytes, 0);
+        for (unsigned i = 0; i < STEPS; i++) {
+            fetched[step][i] = must_alloc(450 * KIB);
+        }
+        assert_int_equal(hak_retain.raised_bytes, 0);
+    }
+    hak_large_policy = policy;
+    for (unsigned i = 0; i < EXTENTS; i++) {
+        release(blocks[i][PARTS - 1]);
+    }
+    for (unsigned i = 0; i < STEPS * STEPS; i++) {
+        release(fetched[i / STEPS][i % STEPS]);
+    }
+    check_all_freed();
 }
 
 static void locked_pages_stay_dirty_and_are_zeroed(void **state) {
@@ -592,6 +642,8 @@ int main(void) {
         TEST(growing_from_128_kib_on_moves_pages_and_faults_none),
         TEST(calloc_of_fresh_memory_touches_none_of_it),
         TEST(no_free_makes_more_than_16_calls_and_the_floor_is_kept),
+        TEST(the_last_empty_extent_is_purged_not_closed),
+        TEST(fetching_a_little_raises_no_floor),
         TEST(locked_pages_stay_dirty_and_are_zeroed),
         TEST(wrong_pointers_end_in_their_line),
     };

@@ -165,7 +165,9 @@ static void seams_go_with_the_parts_of_a_cut_block(void **state) {
     check_sound();
     char *wall = must_alloc(2 * MIB);
     assert_ptr_equal(wall, b + 7 * MIB);
+    long faults = page_faults();
     b = resize(b, 30 * MIB);
+    assert_in_range(page_faults() - faults, 0, 40); /* of 1792: part by part, as the seams say */
     assert_true(pattern_holds(b, 4 * MIB, 3));
     check_sound();
     release(wall);

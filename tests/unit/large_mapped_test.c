@@ -148,6 +148,8 @@ static void the_threshold_decides_the_kind(void **state) {
     assert_int_equal(hak_word_kind(word_of(mapping)), HAK_KIND_MAPPED);
     hak_atomic_store_relaxed(&hak_large_map_threshold, 100 * KIB); /* relaxed: one thread */
     char *small_mapping = must_alloc(100 * KIB);
+    assert_int_equal(hak_large_good_size(100 * KIB), usable(small_mapping));
+    assert_int_equal(hak_large_good_size(100 * KIB - 1), hak_os_page_round(100 * KIB - 1));
     hak_atomic_store_relaxed(&hak_large_map_threshold, 32 * MIB); /* relaxed: one thread */
     char *large_run = must_alloc(2 * MIB);
     char *beyond = must_alloc(2 * MIB + 1);
@@ -264,6 +266,47 @@ static void a_gibibyte_goes_back_with_the_free(void **state) {
     check_sound();
 }
 
+/* The floor as high as it gets, and not yet falling by age: again after what may take a second on a busy
+ * machine. */
+static void raise_the_floor(void) {
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain.touched_ms = hak_os_now_ms();
+    hak_retain.min_since_ms = hak_os_now_ms();
+    hak_retain.raised_bytes = 64 * MIB;
+    hak_lock_release(&hak_large_lock);
+}
+
+static void keep_everything(void) {
+    start_clean(NULL);
+    raise_the_floor();
+}
+
+/* Several pieces too, as long as they are no more than one operation may give back. */
+static void a_floor_that_falls_takes_several_pieces_along(void **state) {
+    (void)state;
+    enum { PIECES = 4 };
+    char *pieces[PIECES], *walls[PIECES];
+    keep_everything();
+    for (unsigned i = 0; i < PIECES; i++) {
+        pieces[i] = must_alloc(2 * MIB);
+        use(pieces[i], 2 * MIB);
+        walls[i] = must_alloc(MIB);
+    }
+    for (unsigned i = 0; i < PIECES; i++) {
+        release(pieces[i]);
+    }
+    assert_int_equal(counts_now().kept_bytes, PIECES * 2 * MIB);
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain.raised_bytes = 0;
+    hak_lock_release(&hak_large_lock);
+    release(must_alloc(40 * KIB));
+    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes + PIECES * MIB / 8 + 64 * KIB);
+    for (unsigned i = 0; i < PIECES; i++) {
+        release(walls[i]);
+    }
+    check_sound();
+}
+
 /* What others left takes no operation long: 16 MiB each. */
 static void a_floor_that_falls_is_paid_for_in_pieces(void **state) {
     (void)state;
@@ -285,22 +328,6 @@ static void a_floor_that_falls_is_paid_for_in_pieces(void **state) {
     assert_in_range(most_bytes, 8 * MIB, 17 * MIB);
     assert_in_range(dirty_bytes, 0, hak_large_policy.floor_bytes + MIB);
     check_sound();
-}
-
-/* Raises the floor, so that the tests below find everything kept. */
-/* The floor as high as it gets, and not yet falling by age: again after what may take a second on a busy
- * machine. */
-static void raise_the_floor(void) {
-    hak_lock_acquire(&hak_large_lock);
-    hak_retain.touched_ms = hak_os_now_ms();
-    hak_retain.min_since_ms = hak_os_now_ms();
-    hak_retain.raised_bytes = 64 * MIB;
-    hak_lock_release(&hak_large_lock);
-}
-
-static void keep_everything(void) {
-    start_clean(NULL);
-    raise_the_floor();
 }
 
 static void the_shortest_kept_piece_that_fits_is_taken(void **state) {
@@ -353,6 +380,20 @@ static void a_long_kept_piece_is_cut_and_becomes_whole_again(void **state) {
     assert_int_equal(memory_calls(), calls);
     check_sound();
     release(whole);
+}
+
+static void only_more_than_a_quarter_is_worth_cutting_off(void **state) {
+    (void)state;
+    keep_everything();
+    char *piece = must_alloc(3 * MIB);
+    release(piece);
+    assert_ptr_equal(must_alloc(3 * MIB - 576 * KIB), piece);
+    assert_int_equal(usable(piece), 3 * MIB);
+    release(piece);
+    assert_ptr_equal(must_alloc(3 * MIB - 640 * KIB), piece);
+    assert_int_equal(usable(piece), 3 * MIB - 640 * KIB);
+    release(piece);
+    check_sound();
 }
 
 /* An end of a registry leaf that is far from all that is mapped, another one with each call. */
@@ -550,6 +591,29 @@ static void doubling_64_mib_moves_pages_and_faults_none(void **state) {
     }
 }
 
+/* Address space to grow into is asked for along with the move, and done without if there is none. */
+static void without_room_to_grow_pages_move_all_the_same(void **state) {
+    (void)state;
+    keep_everything();
+    char *whole = must_alloc(12 * MIB);
+    use(whole, 12 * MIB);
+    release(whole);
+    char *p = must_alloc(4 * MIB);
+    char *wall = must_alloc(8 * MIB);
+    assert_ptr_equal(wall, p + 4 * MIB);
+    pattern_mark(p, 4 * MIB, 5);
+    long faults = page_faults();
+    arm_faults(1, 1);
+    char *moved = resize(p, 16 * MIB);
+    (void)disarm_faults();
+    assert_non_null(moved);
+    assert_in_range(page_faults() - faults, 0, 40); /* of 1024 */
+    assert_true(pattern_marked(moved, 4 * MIB, 5));
+    check_sound();
+    release(moved);
+    release(wall);
+}
+
 /* The steps by which buffers grow: by half, and by a little. */
 static void growth_in_steps_copies_nothing(void **state) {
     (void)state;
@@ -597,6 +661,14 @@ static void a_block_shrinks_in_place_and_its_end_is_reused(void **state) {
     assert_int_equal(usable(p), 30 * MIB);
     assert_int_equal(memory_calls(), calls);
     assert_true(pattern_holds(p, 8 * MIB, 14));
+    /* From 1 MiB on an end is kept. */
+    assert_ptr_equal(resize(p, 29 * MIB), p);
+    assert_int_equal(counts_now().kept_bytes, MIB);
+    assert_ptr_equal(resize(p, 30 * MIB), p);
+    assert_int_equal(memory_calls(), calls);
+    arm_faults(UINT_MAX, UINT_MAX);
+    assert_ptr_equal(resize(p, 30 * MIB), p); /* to what it has */
+    assert_int_equal(disarm_faults(), 0);
     /* A short end goes back at once. */
     assert_ptr_equal(resize(p, 30 * MIB - 3 * HAK_UNIT_BYTES), p);
     assert_int_equal(usable(p), 30 * MIB - 3 * HAK_UNIT_BYTES);
@@ -665,6 +737,29 @@ static int find_in_list(void *block, size_t usable_bytes, void *context) {
         }
     }
     return 0;
+}
+
+static int add_bytes(void *range, size_t bytes, void *sum) {
+    (void)range;
+    *(size_t *)sum += bytes;
+    return 0;
+}
+
+/* Records without memory lie among the others. */
+static void all_that_is_mapped_is_visited(void **state) {
+    (void)state;
+    size_t before_bytes = 0, bytes = 0;
+    char *first = must_alloc(3 * MIB);
+    char *gone = must_alloc(20 * MIB);
+    char *last = must_alloc(4 * MIB);
+    release(gone);
+    (void)hak_large_trim(0);
+    hak_large_visit_mapped(add_bytes, &bytes);
+    release(first);
+    release(last);
+    (void)hak_large_trim(0);
+    hak_large_visit_mapped(add_bytes, &before_bytes);
+    assert_int_equal(bytes, before_bytes + 7 * MIB);
 }
 
 static void a_walk_visits_every_live_block(void **state) {
@@ -913,6 +1008,7 @@ int main(void) {
         TEST(without_proof_only_the_floor_stays),
         TEST(the_raised_floor_falls_with_time),
         TEST(a_gibibyte_goes_back_with_the_free),
+        TEST(a_floor_that_falls_takes_several_pieces_along),
         TEST(a_floor_that_falls_is_paid_for_in_pieces),
         TEST(the_shortest_kept_piece_that_fits_is_taken),
         TEST(a_long_kept_piece_is_cut_and_becomes_whole_again),
@@ -920,13 +1016,16 @@ int main(void) {
         TEST(a_block_that_grows_into_another_leaf_is_cut_there),
         TEST(what_cannot_be_cut_is_no_fit),
         TEST(too_short_a_piece_is_moved_where_it_can_be_longer),
+        TEST(only_more_than_a_quarter_is_worth_cutting_off),
         TEST(no_more_pieces_are_kept_than_allowed),
         TEST(a_trim_gives_everything_back),
         TEST(calloc_of_a_fresh_mapping_touches_none_of_it),
         TEST(doubling_64_mib_moves_pages_and_faults_none),
+        TEST(without_room_to_grow_pages_move_all_the_same),
         TEST(growth_in_steps_copies_nothing),
         TEST(a_block_shrinks_below_the_threshold),
         TEST(a_block_with_locked_pages_moves_too),
+        TEST(all_that_is_mapped_is_visited),
         TEST(a_walk_visits_every_live_block),
     };
     int failed = cmocka_run_group_tests(for_any_page, NULL, NULL);

@@ -1,6 +1,7 @@
 /*
  * meta_test.c - the meta floor: size classes, metadata arenas, the registry and its exact division.
  */
+#include "hakmem.h"
 #include "heap/front.h"
 #include "meta/arena.h"
 #include "meta/classes.h"
@@ -105,6 +106,16 @@ static void stored_words_are_found_in_any_leaf(void **state) {
     }
 }
 
+/* Where nearly all blocks are, looked up without a load that waits for the pointer. */
+static void the_first_leaf_is_home(void **state) {
+    (void)state;
+    char *block = hak_malloc(100);
+    /* relaxed: one thread */
+    uintptr_t offset = (uintptr_t)block + hak_atomic_load_relaxed(&hak_registry_home.minus_base);
+    assert_in_range(offset >> HAK_UNIT_SHIFT, 0, HAK_LEAF_UNITS - 1);
+    hak_free(block);
+}
+
 static void metadata_is_zeroed_aligned_and_disjoint(void **state) {
     (void)state;
     enum { COUNT = 400 };
@@ -149,6 +160,7 @@ int main(void) {
         cmocka_unit_test(words_keep_address_kind_and_number),
         cmocka_unit_test(any_pointer_value_may_be_looked_up),
         cmocka_unit_test(stored_words_are_found_in_any_leaf),
+        cmocka_unit_test(the_first_leaf_is_home),
         cmocka_unit_test(metadata_is_zeroed_aligned_and_disjoint),
         cmocka_unit_test(header_maps_keep_to_themselves),
     };

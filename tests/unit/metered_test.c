@@ -3,6 +3,7 @@
  * comes later.
  */
 #include "hakmem.h"
+#include "heap/checked.h"
 #include "heap/front.h"
 #include "heap/heap.h"
 #include "support/target.h"
@@ -70,8 +71,23 @@ static void blocks_go_home_and_the_hit_path_returns_when_it_ends(void **state) {
     assert_int_equal(hak_verify(NULL, 0), 0);
 }
 
+static unsigned locks;
+
+static void count_lock(struct hak_lock *lock) {
+    (void)lock;
+    locks++;
+}
+
+/* Their pages are nothing that an ordinary process should touch. */
+static void a_fork_takes_the_locks_of_checked_mode_only_there(void **state) {
+    (void)state;
+    hak_checked_for_each_lock(count_lock);
+    assert_int_equal(locks, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fork_takes_the_locks_of_checked_mode_only_there),
         cmocka_unit_test(a_thread_that_attaches_later_is_metered_at_once),
         cmocka_unit_test(each_allocation_of_a_later_thread_is_counted),
         cmocka_unit_test(blocks_go_home_and_the_hit_path_returns_when_it_ends),

@@ -15,9 +15,32 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static uint64_t mapped_bytes(void) {
     return hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes); /* relaxed: one thread */
+}
+
+static unsigned questions; /* to the system, about itself */
+
+extern unsigned long __getauxval(unsigned long type);
+
+/* Called before main by hakmem's first allocation. */
+unsigned long getauxval(unsigned long type) {
+    questions++;
+    return __getauxval(type);
+}
+
+static void the_size_of_an_os_page_is_asked_for_once(void **state) {
+    (void)state;
+    size_t bytes = hak_os_page_bytes();
+    unsigned before = questions;
+    assert_int_equal(bytes, (size_t)sysconf(_SC_PAGESIZE));
+    questions = before; /* the C library may have asked */
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(hak_os_page_bytes(), bytes);
+    }
+    assert_int_equal(questions, before);
 }
 
 static void aligned_mappings_are_aligned_zero_and_accounted(void **state) {
@@ -152,6 +175,7 @@ static void fatal_lines_name_function_fault_pointer_and_size(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_size_of_an_os_page_is_asked_for_once),
         cmocka_unit_test(aligned_mappings_are_aligned_zero_and_accounted),
         cmocka_unit_test(failures_are_returned_and_errno_is_kept),
         cmocka_unit_test(detaching_leaves_zeros_and_moving_keeps_contents),

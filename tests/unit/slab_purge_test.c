@@ -207,6 +207,7 @@ static void an_empty_superslab_is_young_for_a_thread_with_an_older_clock(void **
     struct superslab *victim = NULL;
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_pool.retention.is_set = false;
+    hak_superslab_pool.retention.raised_bytes = 0;
     if (hak_superslab_pool.empty_count == 1) {
         victim = hak_superslab_lru_victim(clock_ms);
     }
@@ -214,6 +215,27 @@ static void an_empty_superslab_is_young_for_a_thread_with_an_older_clock(void **
     hak_lock_release(&hak_superslab_lock);
     assert_null(victim);
     assert_int_equal(counted().mapped, mapped);
+}
+
+/* Its age counts from the last unit, however long the others were free. */
+static void an_empty_superslab_is_as_old_as_its_last_unit(void **state) {
+    (void)state;
+    struct full empty;
+    take_all(&empty);
+    give(&empty, 0, UNITS - 1);
+    clock_ms += 2 * hak_options.ss_lru_ms;
+    give(&empty, UNITS - 1, UNITS);
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_pool.retention.is_set = false;
+    hak_superslab_pool.retention.raised_bytes = 0;
+    size_t count = hak_superslab_pool.empty_count;
+    struct superslab *victim = hak_superslab_lru_victim(clock_ms);
+    struct superslab *later = hak_superslab_lru_victim(clock_ms + 2 * hak_options.ss_lru_ms);
+    hak_superslab_pool.retention.is_set = true;
+    hak_lock_release(&hak_superslab_lock);
+    assert_int_equal(count, 1);
+    assert_null(victim);
+    assert_non_null(later);
 }
 
 static void the_floor_stays_raised_for_a_thread_with_an_older_clock(void **state) {
@@ -255,6 +277,7 @@ int main(void) {
         cmocka_unit_test_setup(what_cannot_be_unmapped_is_purged, system_as_usual),
         cmocka_unit_test_setup(trim_ends_although_others_free, system_as_usual),
         cmocka_unit_test_setup(an_empty_superslab_is_young_for_a_thread_with_an_older_clock, system_as_usual),
+        cmocka_unit_test_setup(an_empty_superslab_is_as_old_as_its_last_unit, system_as_usual),
         cmocka_unit_test_setup(the_floor_stays_raised_for_a_thread_with_an_older_clock, system_as_usual),
         cmocka_unit_test_setup(pages_below_blocks_never_used_are_purged, system_as_usual),
     };

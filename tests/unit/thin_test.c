@@ -165,6 +165,20 @@ static void within_the_floor_thin_slabs_stay(void **state) {
     assert_int_equal(purge_calls, calls); /* each was purged once */
 }
 
+static void a_slab_that_was_used_again_may_be_thin_again(void **state) {
+    (void)state;
+    hak_purge_set_floor(GIB);
+    fill();
+    free_but_every(BLOCKS_PER_SLAB);
+    assert_true(thin_bytes() > SLABS * HAK_UNIT_BYTES / 2);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = blocks[i] != NULL ? blocks[i] : hak_malloc(BLOCK_BYTES);
+    }
+    assert_in_range(thin_bytes(), 0, SLABS * HAK_UNIT_BYTES / 8);
+    free_but_every(BLOCKS_PER_SLAB);
+    assert_true(thin_bytes() > SLABS * HAK_UNIT_BYTES / 2);
+}
+
 static void taking_blocks_out_again_counts_as_missed(void **state) {
     (void)state;
     hak_purge_set_floor(0);
@@ -227,6 +241,7 @@ int main(void) {
         cmocka_unit_test_teardown(pages_that_another_thread_frees_go_back, nothing_is_left),
         cmocka_unit_test_teardown(what_is_above_a_sixteenth_is_left_alone, nothing_is_left),
         cmocka_unit_test_teardown(within_the_floor_thin_slabs_stay, nothing_is_left),
+        cmocka_unit_test_teardown(a_slab_that_was_used_again_may_be_thin_again, nothing_is_left),
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
         cmocka_unit_test_teardown(a_child_starts_without_thin_slabs, nothing_is_left),
         cmocka_unit_test_teardown(a_small_heap_has_no_thin_slabs, nothing_is_left),

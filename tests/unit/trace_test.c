@@ -8,6 +8,7 @@
 #endif
 #include "base/text.h"
 #include "check/libc.h"
+#include "check/object.h"
 #include "check/trace.h"
 #include "check/trace_table.h"
 #include "check/trace_text.h"
@@ -16,6 +17,7 @@
 #include "support/test.h"
 
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,11 +171,12 @@ static unsigned count_with_frame(void *frame) {
 
 #define MARK_1 ((void *)(uintptr_t)0x111110)
 #define MARK_2 ((void *)(uintptr_t)0x222220)
+#define SIGNED ((void *)(uintptr_t)0x8101000000222220) /* as aarch64 may sign it */
 
 static void a_chain_is_followed_to_its_end(void **state) {
     (void)state;
     REQUIRE_REGISTERS();
-    void *frames[4] = {&frames[2], MARK_1, NULL, MARK_2};
+    void *frames[4] = {&frames[2], MARK_1, NULL, SIGNED};
     void *const *found = NULL;
     const struct hak_trace *trace = take_with_frame(frames);
     assert_int_equal(hak_trace_frames(trace, &found), 3);
@@ -391,8 +394,23 @@ static void no_trace_is_said(void **state) {
     assert_string_equal(child.err, "    (its stack was not kept)\n");
 }
 
+/* The segments that are loaded count, and no more headers than there are. */
+static void an_object_ends_with_its_last_loaded_segment(void **state) {
+    (void)state;
+    struct {
+        ElfW(Ehdr) header;
+        ElfW(Phdr) segments[4];
+    } object = {.header = {.e_phoff = sizeof object.header, .e_phnum = 3}};
+    object.segments[0] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = 0x3000, .p_memsz = 0x1800};
+    object.segments[1] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = 0x1000, .p_memsz = 0x2000};
+    object.segments[2] = (ElfW(Phdr)){.p_type = PT_NOTE, .p_vaddr = 0x5000, .p_memsz = 0x1000};
+    object.segments[3] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = 0x7000, .p_memsz = 0x1000};
+    assert_int_equal(hak_object_end((uintptr_t)&object), (uintptr_t)&object + 0x4800);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_object_ends_with_its_last_loaded_segment),
         cmocka_unit_test(a_trace_names_each_caller),
         cmocka_unit_test(a_trace_is_cut_at_the_bound),
         cmocka_unit_test(equal_stacks_are_one_record),

@@ -317,6 +317,20 @@ static void *churn(void *seed) {
     return NULL;
 }
 
+/* What a busy heap keeps from being looked at: a slab whose lease somebody holds all the time, no more. */
+static void a_slab_that_is_never_let_go_of_is_left_out(void **state) {
+    (void)state;
+    const struct damage damage = FIELD(is.orphan->map[0], 0x40, "in no state");
+    const struct damage other = FIELD(is.slab->map[0], 0x40, "in no state");
+    assert_true(hak_slab_lease_any(is.orphan));
+    turn_over(&damage);
+    assert_int_equal(hak_verify(NULL, 0), 0);
+    find(&other);
+    turn_over(&damage);
+    assert_int_equal(hak_slab_release_any(is.orphan), HAK_EVENT_NONE);
+    find(&damage);
+}
+
 static void a_busy_heap_is_not_blamed(void **state) {
     (void)state;
     pthread_t threads[3];
@@ -339,9 +353,13 @@ static void a_busy_heap_is_not_blamed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damages_of_slabs_are_found),   cmocka_unit_test(damages_of_caches_are_found),
-        cmocka_unit_test(damages_of_lists_are_found),   cmocka_unit_test(damages_of_superslabs_are_found),
-        cmocka_unit_test(damages_of_extents_are_found), cmocka_unit_test(damages_of_mappings_are_found),
+        cmocka_unit_test(damages_of_slabs_are_found),
+        cmocka_unit_test(damages_of_caches_are_found),
+        cmocka_unit_test(damages_of_lists_are_found),
+        cmocka_unit_test(damages_of_superslabs_are_found),
+        cmocka_unit_test(damages_of_extents_are_found),
+        cmocka_unit_test(damages_of_mappings_are_found),
+        cmocka_unit_test(a_slab_that_is_never_let_go_of_is_left_out),
         cmocka_unit_test(a_busy_heap_is_not_blamed),
     };
     return cmocka_run_group_tests(tests, fill_the_heap, NULL);

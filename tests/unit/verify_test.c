@@ -306,6 +306,25 @@ static void free_names_a_header_that_is_no_state_of_a_block(void **state) {
     hak_free(block);
 }
 
+/* In a further unit of a slab too. */
+static void free_names_a_block_of_a_slab_that_is_gone(void **state) {
+    (void)state;
+    static char *blocks[64]; /* 16 in a slab of five units */
+    (void)hak_trim(0);
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = hak_malloc(20480);
+    }
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        hak_free(blocks[i]);
+    }
+    (void)hak_trim(0);
+    for (unsigned i = 0; i < 16; i++) {
+        assert_int_equal(hak_word_kind(hak_registry_word(blocks[i])), HAK_KIND_SLAB_FREED);
+        assert_free_says(blocks[i], "double free of", 20480);
+        assert_free_says(blocks[i] + 16, "invalid pointer", 20480);
+    }
+}
+
 /* Where slabs were once, their marks stay in the units that are the inside of a large block now. */
 static void free_names_the_large_block_around_where_slabs_were(void **state) {
     (void)state;
@@ -329,6 +348,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_mapping_is_named),
         cmocka_unit_test(sums_that_do_not_add_up_are_named),
         cmocka_unit_test(free_names_a_header_that_is_no_state_of_a_block),
+        cmocka_unit_test(free_names_a_block_of_a_slab_that_is_gone),
         cmocka_unit_test(free_names_the_large_block_around_where_slabs_were),
         cmocka_unit_test(the_sentence_is_cut_to_the_room_there_is),
     };
