@@ -8,6 +8,7 @@
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
+#include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
@@ -90,7 +91,8 @@ static void rebuild_slab(struct slab *slab, uint32_t own_id) {
         word = hak_slab_word_with_owner(word, HAK_OWNER_NOBODY);
     }
     word = hak_slab_word_with_count(hak_slab_word_with_place(word, HAK_PLACE_NOWHERE), recount(slab));
-    word &= ~HAK_THIN;                                        /* hak_superslab_rebuild() forgets them */
+    word &= ~HAK_THIN; /* hak_superslab_rebuild() forgets them */
+    hak_ragged_reset(slab);
     hak_atomic_store_relaxed(&slab->word, word | HAK_LEASED); /* relaxed: released by what follows */
     enum hak_slab_event event = hak_slab_release(slab, 0, HAK_PLACE_NOWHERE, hak_slab_owner(slab));
     if (event == HAK_EVENT_LIST) {

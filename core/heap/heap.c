@@ -20,6 +20,7 @@
 #include "meta/registry.h"
 #include "slab/orphans.h"
 #include "slab/purge.h"
+#include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/thin.h"
 #include <errno.h>
@@ -305,7 +306,12 @@ void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *h
         hak_thin_enter(slab);
         event = hak_slab_release_any(slab);
     }
+    if (event == HAK_EVENT_RAGGED) {
+        hak_ragged_enter(slab);
+        event = hak_slab_release_any(slab);
+    }
     if (event == HAK_EVENT_LIST) {
+        hak_ragged_enter_if_due(slab);
         hak_thin_enter_if_due(slab); /* one batch may have freed nearly all of a full slab */
         event = list_slab(slab, heap_or_null);
     }

@@ -19,7 +19,7 @@ static size_t visit_slabs(struct heap *heap, bool is_purging) {
             struct slab *slab = &superslab->slabs[unit];
             unsigned calls = 0;
             if (hak_slab_lease_any(slab)) {
-                given_bytes += is_purging ? hak_thin_purge(slab, &calls) : 0;
+                given_bytes += is_purging ? hak_thin_purge(slab, UINT_MAX, &calls) : 0;
                 hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
             }
         }

@@ -5,6 +5,7 @@
 #include "meta/classes.h"
 #include "slab/orphans.h"
 #include "slab/purge.h"
+#include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
@@ -111,6 +112,9 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
         return NULL;
     }
     HAK_COUNT(counters, new_superslabs, hak_superslab_births() != births);
+    if (slab->is_zero && hak_atomic_load_relaxed(&hak_ragged_waits)) { /* relaxed: a hint, the lock decides */
+        hak_purge_ragged();
+    }
     if (hak_slab_assign(slab, class_idx, heap->id) != 0) {
         hak_superslab_give_units(slab, slab->is_zero);
         return NULL;

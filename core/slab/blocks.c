@@ -13,6 +13,7 @@
 #include "os/fatal.h"
 #include "os/os.h"
 #include "slab/purge.h"
+#include "slab/ragged.h"
 #include "slab/shuffle.h"
 #include "slab/slab_word.h"
 #include "slab/thin.h"
@@ -77,6 +78,44 @@ static unsigned sweep_range(struct sweep *sweep, unsigned from, unsigned to) {
     return to;
 }
 
+/* A slab of one unit has at most 16 OS pages: it knows which of them were purged. */
+static bool knows_purged_pages(const struct slab *slab) {
+    return slab->units == 1;
+}
+
+/* The OS pages that blocks [first, end) of a slab of one unit lie on, as a mask. */
+static uint32_t pages_of_blocks(const struct slab *slab, unsigned first, unsigned end) {
+    size_t block_bytes = hak_class_block_bytes[slab->class_idx];
+    size_t page_bytes = hak_os_page_bytes();
+    size_t from = first * block_bytes / page_bytes;
+    size_t to = (end * block_bytes - 1) / page_bytes;
+    return hak_mask32((unsigned)(to - from + 1)) << from;
+}
+
+/* Of a group's blocks, those that lie on pages that were given back. */
+static uint32_t on_purged_pages(const struct slab *slab, unsigned group) {
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < HAK_MAP_GROUP_BLOCKS && group + i < slab->capacity_blocks; i++) {
+        bool is_on = (pages_of_blocks(slab, group + i, group + i + 1) & slab->purged_mask) != 0;
+        mask |= (uint32_t)is_on << i;
+    }
+    return mask;
+}
+
+/* Takes FREE blocks beside those in use first, where pages were given back: the others may stay away. */
+static HAK_COLD void sweep_resident(struct sweep *sweep) {
+    struct slab *slab = sweep->slab;
+    for (unsigned group = 0; group < slab->carved_blocks && sweep->next != sweep->first;
+         group += HAK_MAP_GROUP_BLOCKS) {
+        uint32_t free_mask = hak_headers_equal(&slab->map[group], HAK_HEADER_FREE);
+        if (slab->carved_blocks - group < HAK_MAP_GROUP_BLOCKS) {
+            free_mask &= hak_mask32(slab->carved_blocks - group);
+        }
+        free_mask = free_mask != 0 ? free_mask & ~on_purged_pages(slab, group) : 0;
+        take_group(sweep, group, lowest_bits(free_mask, room_of(sweep)));
+    }
+}
+
 static void sweep_freed(struct sweep *sweep) {
     struct slab *slab = sweep->slab;
     unsigned start = slab->sweep_cursor;
@@ -125,10 +164,7 @@ static bool may_have_freed(const struct slab *slab) {
     return counted > (int)(slab->capacity_blocks - slab->carved_blocks);
 }
 
-unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want) {
-    if (HAK_UNLIKELY(hak_thin_is_known(slab))) {
-        hak_thin_leave(slab, want * hak_class_block_bytes[slab->class_idx]);
-    }
+static unsigned take(struct slab *slab, struct block_ref *refs, unsigned want) {
     if (HAK_UNLIKELY(hak_options.randomize)) {
         return hak_shuffle_take(slab, refs, want);
     }
@@ -137,7 +173,12 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
                           .first = refs,
                           .next = refs + want};
     if (may_have_freed(slab)) {
-        sweep_freed(&sweep);
+        if (HAK_UNLIKELY(slab->purged_mask != 0)) {
+            sweep_resident(&sweep);
+        }
+        if (sweep.next != sweep.first) {
+            sweep_freed(&sweep);
+        }
     }
     carve(&sweep);
     unsigned got = want - room_of(&sweep);
@@ -146,6 +187,29 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
     }
     if (!HAKMEM_BUILD_RELEASE) {
         check_batch(slab, refs, got);
+    }
+    return got;
+}
+
+/* The OS pages of blocks that were taken out of a slab of one unit; of a larger one any. */
+static HAK_COLD uint32_t pages_of(const struct slab *slab, const struct block_ref *refs, unsigned count) {
+    uint32_t mask = 0;
+    for (unsigned i = 0; knows_purged_pages(slab) && i < count; i++) {
+        unsigned idx = (unsigned)(refs[i].header - slab->map);
+        mask |= pages_of_blocks(slab, idx, idx + 1);
+    }
+    return mask;
+}
+
+unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want) {
+    bool is_known = hak_thin_is_known(slab);
+    if (HAK_UNLIKELY(is_known)) {
+        hak_thin_end(slab);
+    }
+    unsigned got = take(slab, refs, want);
+    hak_ragged_raise(slab, got);
+    if (HAK_UNLIKELY(is_known)) {
+        hak_thin_take(slab, pages_of(slab, refs, got), got * hak_class_block_bytes[slab->class_idx]);
     }
     return got;
 }
@@ -178,11 +242,6 @@ bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler ha
 
 static bool is_free_header(uint8_t header) {
     return header == HAK_HEADER_FREE || header == HAK_HEADER_NEVER;
-}
-
-/* A slab of one unit has at most 16 OS pages: it knows which of them were purged. */
-static bool knows_purged_pages(const struct slab *slab) {
-    return slab->units == 1;
 }
 
 static bool is_purged(const struct slab *slab, unsigned page) {
@@ -219,12 +278,13 @@ static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, un
     return 0;
 }
 
-unsigned hak_blocks_purge(struct slab *slab, unsigned *calls) {
+unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
     unsigned pages = 0;
     unsigned run_start = 0;
+    unsigned calls_end = *calls + calls_max;
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
     unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
-    for (unsigned i = 0; i <= end; i++) {
+    for (unsigned i = 0; i <= end && *calls != calls_end; i++) {
         /* acquire: pairs with the FREE stores in hak_blocks_return(): the purge comes after the last use */
         bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
         if (!is_free) {

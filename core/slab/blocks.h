@@ -34,8 +34,9 @@ bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler ha
 
 /*
  * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns how many
- * of its pages hold no memory then; adds the system calls to *calls. Slow: no lock held.
+ * of its pages hold no memory then; adds the system calls, at most `calls_max`, to *calls. Slow: no lock
+ * held.
  */
-HAK_COLD unsigned hak_blocks_purge(struct slab *slab, unsigned *calls);
+HAK_COLD unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls);
 
 #endif

@@ -10,6 +10,7 @@
 #include "slab/purge.h"
 #include "os/os.h"
 #include "slab/orphans.h"
+#include "slab/ragged.h"
 #include "slab/superslab_pool.h"
 #include "slab/thin.h"
 
@@ -65,9 +66,9 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
     return error == 0;
 }
 
-/* Purges a leased thin slab and gives the lease back. */
-static void purge_thin(struct slab *slab, struct purge *purge) {
-    purge->given_bytes += hak_thin_purge(slab, &purge->calls);
+/* Purges a leased slab and gives the lease back. */
+static void purge_slab(struct slab *slab, unsigned calls_max, struct purge *purge) {
+    purge->given_bytes += hak_thin_purge(slab, calls_max, &purge->calls);
     enum hak_slab_event event = hak_slab_release_any(slab);
     if (event == HAK_EVENT_LIST) {
         event = hak_orphans_push(slab); /* its owner's hint went stale meanwhile */
@@ -126,7 +127,7 @@ static bool purge_dirty(struct superslab *s, struct purge *purge) {
     }
     hak_lock_release(&hak_superslab_lock);
     if (thin != NULL) {
-        purge_thin(thin, purge);
+        purge_slab(thin, HAK_THIN_CALLS_MAX, purge);
     }
     return thin != NULL || (run != 0 && purge_marked(s, run, purge));
 }
@@ -170,6 +171,28 @@ void hak_purge_step(void) {
     struct purge purge = {0};
     while (purge.calls + HAK_THIN_CALLS_MAX <= HAK_PURGE_STEP_CALLS &&
            purge.given_bytes < HAK_PURGE_STEP_BYTES && purge_once(0, false, &purge)) {
+    }
+}
+
+/* Whether nothing that could stay is to go back, now or at all: the program or the options say so. */
+static bool may_all_stay(void) {
+    const struct retention *retention = &hak_superslab_pool.retention;
+    return hak_options.purge_ms != 0 ||
+           (retention->is_set && retention->set_bytes > hak_retention_base_bytes());
+}
+
+void hak_purge_ragged(void) {
+    struct purge purge = {0};
+    while (purge.calls < HAK_PURGE_STEP_CALLS) {
+        hak_lock_acquire(&hak_superslab_lock);
+        struct slab *slab = may_all_stay() ? NULL : hak_ragged_next();
+        hak_lock_release(&hak_superslab_lock);
+        if (slab == NULL) {
+            return;
+        }
+        unsigned calls_max = hak_ragged_is_still(slab) ? HAK_PURGE_STEP_CALLS - purge.calls : 0;
+        hak_ragged_lower(slab);
+        purge_slab(slab, calls_max, &purge);
     }
 }
 

@@ -25,6 +25,12 @@ HAK_INLINE bool hak_purge_is_owed(void) {
  */
 void hak_purge_step(void);
 
+/*
+ * Gives back free pages between blocks of slabs that wait for that (ragged.h), by at most
+ * HAK_PURGE_STEP_CALLS system calls: for who is about to take a new slab. Slow: no lock held.
+ */
+HAK_COLD void hak_purge_ragged(void);
+
 /* Steps until nothing is owed; for a thread that gives back all it has. Slow: no lock held. */
 HAK_COLD void hak_purge_settle(void);
 

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "meta/arena.h"
 #include "meta/classes.h"
+#include "slab/ragged.h"
 #include "slab/slab_list.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
@@ -20,10 +21,6 @@
  * last vector load of a sweep. */
 #define MAP_PREFIX_BYTES 16u
 #define MAP_SLACK_BYTES  16u
-
-/* A full slab is listed again once a sixteenth of its blocks is free: each visit then finds enough to pay for
- * itself. */
-#define RELIST_SHIFT 4u
 
 static size_t map_allocation_bytes(unsigned capacity_blocks) {
     return MAP_PREFIX_BYTES + capacity_blocks + MAP_SLACK_BYTES;
@@ -55,7 +52,7 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     slab->map = (_Atomic uint8_t *)(memory + MAP_PREFIX_BYTES);
     slab->class_idx = (uint8_t)class_idx;
     slab->capacity_blocks = (uint16_t)capacity;
-    slab->relist_blocks = (uint16_t)(capacity >> RELIST_SHIFT == 0 ? 1 : capacity >> RELIST_SHIFT);
+    hak_ragged_reset(slab);
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
     HAK_ASSERT(slab->purged_mask == 0 && slab->purged_pages == 0);
@@ -114,7 +111,7 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
         enum hak_slab_event event = HAK_EVENT_NONE;
         if (count == (int)slab->capacity_blocks) {
             event = HAK_EVENT_RETIRE;
-        } else if (place == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
+        } else if (place == HAK_PLACE_NOWHERE && count >= (int)hak_slab_relist_blocks(slab)) {
             event = HAK_EVENT_LIST;
         } else {
             next &= ~HAK_LEASED;
@@ -147,7 +144,7 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab) {
         if (count == (int)slab->capacity_blocks) {
             return HAK_EVENT_RETIRE;
         }
-        if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
+        if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)hak_slab_relist_blocks(slab)) {
             return HAK_EVENT_LIST;
         }
         /* release: pairs with the swaps that take the lease in hak_slab_lease_warm() and
@@ -163,7 +160,7 @@ static bool begins_thin(const struct slab *slab, uint64_t word, int count) {
 }
 
 enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint32_t freer) {
-    /* relaxed: capacity and relist_blocks cannot change while frees of ours are uncounted; the swap orders
+    /* relaxed: the capacity cannot change while frees of ours are uncounted; the swap orders
      * the rest */
     uint64_t word = hak_atomic_load_relaxed(&slab->word);
     for (;;) {
@@ -174,10 +171,13 @@ enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint
         if (!hak_slab_word_is_leased(word)) {
             if (count == (int)slab->capacity_blocks) {
                 event = HAK_EVENT_RETIRE;
-            } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)slab->relist_blocks) {
+            } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE &&
+                       count >= (int)hak_slab_relist_blocks(slab)) {
                 event = HAK_EVENT_LIST;
             } else if (HAK_UNLIKELY(begins_thin(slab, word, count))) {
                 event = HAK_EVENT_THIN;
+            } else if (HAK_UNLIKELY(hak_ragged_begins(slab, (unsigned)(slab->capacity_blocks - count)))) {
+                event = HAK_EVENT_RAGGED;
             }
             if (event != HAK_EVENT_NONE) {
                 next |= HAK_LEASED;
@@ -206,7 +206,7 @@ void hak_slab_retire(struct slab *slab) {
     bool is_zero = slab->is_zero && slab->carved_blocks == 0;
     hak_slab_list_unlink(slab);
     if (hak_thin_is_known(slab)) {
-        hak_thin_leave(slab, 0);
+        hak_thin_leave(slab);
     }
     store_freed_words(slab);
     _Atomic uint8_t *map = slab->map;

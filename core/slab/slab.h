@@ -27,8 +27,9 @@ enum hak_place {
 enum hak_slab_event {
     HAK_EVENT_NONE,   /* nothing to do; the lease is not held */
     HAK_EVENT_LIST,   /* lease held: place the slab where its free blocks will be found, then release */
-    HAK_EVENT_THIN,   /* lease held: few blocks are in use: hak_superslab_add_thin(), then
-                         hak_slab_release_any() */
+    HAK_EVENT_THIN,   /* lease held: few blocks are in use: hak_thin_enter(), then hak_slab_release_any() */
+    HAK_EVENT_RAGGED, /* lease held: whole pages may lie free: hak_ragged_enter(), then hak_slab_release_any()
+                       */
     HAK_EVENT_RETIRE, /* lease held: all blocks are counted free: hak_slab_retire() */
 };
 
@@ -45,7 +46,8 @@ struct slab {
     struct slab *next;                /* under the list's lock */
     _Atomic(struct slab_list *) list; /* atomic, written under that list's lock; NULL when linked nowhere */
     uint16_t capacity_blocks;         /* const while assigned */
-    uint16_t relist_blocks; /* const while assigned: free blocks from which a full slab is worth listing */
+    _Atomic uint16_t
+        ragged_blocks;      /* blocks in use at which a look for free pages is due; set under the lease */
     uint16_t carved_blocks; /* lease holder: every block below was handed out once, none above was */
     uint16_t sweep_cursor;  /* lease holder: where the next sweep starts */
     uint16_t purged_mask;   /* lease holder: of a slab of one unit, the OS pages that were given back */
@@ -57,6 +59,16 @@ struct slab {
     bool is_zero;      /* lease holder: blocks from carved_blocks on are known to be zero */
 };
 _Static_assert(sizeof(struct slab) <= HAK_CACHE_LINE_BYTES, "a slab's record is one cache line");
+
+/* A full slab is listed again once a sixteenth of its blocks is free: each visit then finds enough to pay for
+ * itself. */
+#define HAK_RELIST_SHIFT 4u
+
+/* Free blocks from which a full slab is worth listing. */
+HAK_INLINE unsigned hak_slab_relist_blocks(const struct slab *slab) {
+    unsigned blocks = slab->capacity_blocks >> HAK_RELIST_SHIFT;
+    return blocks == 0 ? 1 : blocks;
+}
 
 /*
  * Sets a taken, unassigned slab up for a class: header map, registry words. Returns 0 with the lease held

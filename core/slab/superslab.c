@@ -8,6 +8,7 @@
 #include "os/os.h"
 #include "slab/chance.h"
 #include "slab/purge.h"
+#include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 
@@ -220,6 +221,7 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     struct superslab *s = hak_superslab_of(slab);
     struct hak_unit_change change = {0};
     hak_lock_acquire(&hak_superslab_lock);
+    hak_ragged_forget(s, slab);
     *(is_zero ? &change.freed_zero : &change.freed_dirty) = span_mask(slab);
     hak_superslab_change(s, change);
     if (s->tier == HAK_TIER_FREE) {
@@ -365,8 +367,8 @@ static const char *broken_invariant(struct superslab *s) {
     if ((assigned_units(s) & (s->free_units | s->purging_units)) != 0) {
         return "SuperSlab: units of a slab marked free";
     }
-    if ((s->free_units & s->thin_slabs) != 0) {
-        return "SuperSlab: a thin slab whose units are free";
+    if ((s->free_units & (s->thin_slabs | s->ragged_slabs)) != 0) {
+        return "SuperSlab: a thin or ragged slab whose units are free";
     }
     if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
         return "SuperSlab: in the LRU but not empty";

@@ -202,12 +202,12 @@ void hak_superslab_forget_thin(void) {
             s->slabs[unit].purged_mask = 0;
             s->slabs[unit].purged_pages = 0;
         }
-        s->thin_slabs = 0;
+        s->thin_slabs = s->ragged_slabs = 0;
         if (s->tier <= HAK_TIER_DRAINING) {
             update_dirty_list(s);
         }
     }
-    hak_superslab_pool.thin_bytes = hak_superslab_pool.purged_bytes = 0;
+    hak_superslab_pool.thin_bytes = hak_superslab_pool.purged_bytes = hak_superslab_pool.ragged.waiting = 0;
 }
 
 bool hak_superslab_may_be_huge(void) {

@@ -7,6 +7,7 @@
 #ifndef HAK_SLAB_SUPERSLAB_POOL_H
 #define HAK_SLAB_SUPERSLAB_POOL_H
 
+#include "slab/ragged.h"
 #include "slab/retention.h"
 #include "slab/superslab.h"
 
@@ -27,6 +28,7 @@ struct superslab_pool {
     uint64_t purge_retry_ms; /* no purge step before that time: the last one failed (locked pages) */
     uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
+    struct ragged ragged;
 };
 extern struct superslab_pool hak_superslab_pool;
 

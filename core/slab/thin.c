@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "os/os.h"
 #include "slab/blocks.h"
+#include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 
@@ -49,35 +50,60 @@ void hak_thin_enter_if_due(struct slab *slab) {
     }
 }
 
-void hak_thin_leave(struct slab *slab, size_t taken_bytes) {
-    size_t purged_bytes = slab->purged_pages * hak_os_page_bytes();
+void hak_thin_end(struct slab *slab) {
+    if (is_marked(slab)) {
+        mark(slab, false);
+        hak_lock_acquire(&hak_superslab_lock);
+        hak_superslab_set_thin(slab, false, slab->purged_pages);
+        hak_lock_release(&hak_superslab_lock);
+    }
+}
+
+void hak_thin_take(struct slab *slab, uint32_t pages, size_t taken_bytes) {
+    bool knows_pages = slab->units == 1;
+    if (slab->purged_pages == 0 || (knows_pages && (slab->purged_mask & pages) == 0)) {
+        return;
+    }
+    unsigned before = slab->purged_pages;
+    slab->purged_mask = knows_pages ? (uint16_t)(slab->purged_mask & ~pages) : 0;
+    unsigned after = hak_popcount32(slab->purged_mask);
+    size_t page_bytes = (before - after) * hak_os_page_bytes();
     uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_superslab_set_thin(slab, false, after);
+    hak_retention_note_missed(&hak_superslab_pool.retention,
+                              taken_bytes < page_bytes ? taken_bytes : page_bytes, now_ms);
+    hak_ragged_note_missed(page_bytes);
+    hak_lock_release(&hak_superslab_lock);
+}
+
+void hak_thin_leave(struct slab *slab) {
     if (is_marked(slab)) {
         mark(slab, false);
     }
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_set_thin(slab, false, 0);
     slab->purged_mask = 0;
-    if (taken_bytes != 0 && purged_bytes != 0) {
-        hak_retention_note_missed(&hak_superslab_pool.retention,
-                                  taken_bytes < purged_bytes ? taken_bytes : purged_bytes, now_ms);
-    }
     hak_lock_release(&hak_superslab_lock);
 }
 
-size_t hak_thin_purge(struct slab *slab, unsigned *calls) {
+size_t hak_thin_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
     unsigned before_pages = slab->purged_pages;
-    *calls += hak_superslab_split(hak_superslab_of(slab));
-    unsigned pages = hak_blocks_purge(slab, calls);
+    unsigned splits = calls_max != 0 ? hak_superslab_split(hak_superslab_of(slab)) : 0;
+    *calls += splits;
+    unsigned pages = hak_blocks_purge(slab, calls_max - splits, calls);
     size_t given_bytes = pages > before_pages ? (pages - before_pages) * hak_os_page_bytes() : 0;
+    bool was_thin = is_marked(slab);
     uint64_t now_ms = hak_os_now_ms();
-    if (is_marked(slab)) {
+    if (was_thin) {
         mark(slab, false);
     }
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_set_thin(slab, false, pages);
-    if (given_bytes != 0) {
+    if (given_bytes != 0 && was_thin) {
         hak_retention_note_purged(&hak_superslab_pool.retention, given_bytes, now_ms);
+    } else if (given_bytes != 0) {
+        hak_ragged_note_purged(given_bytes);
     }
     hak_lock_release(&hak_superslab_lock);
     return given_bytes;

@@ -28,7 +28,7 @@ extern _Atomic bool hak_thin_matters;
 
 /* Whether a free that leaves `live_blocks` in use makes a slab thin that is not marked so. */
 HAK_INLINE bool hak_thin_begins(const struct slab *slab, unsigned live_blocks) {
-    return live_blocks <= HAK_THIN_BLOCKS && live_blocks <= slab->relist_blocks &&
+    return live_blocks <= HAK_THIN_BLOCKS && live_blocks <= hak_slab_relist_blocks(slab) &&
            hak_atomic_load_relaxed(&hak_thin_matters); /* relaxed: a hint, the next free asks again */
 }
 
@@ -38,16 +38,26 @@ void hak_thin_enter(struct slab *slab);
 /* The same if so little of it is in use: for a slab that a single count took from full to there. */
 void hak_thin_enter_if_due(struct slab *slab);
 
-/* Blocks of `taken_bytes` in all are taken out, or the slab is retired (0): it is neither thin nor purged. */
-void hak_thin_leave(struct slab *slab, size_t taken_bytes);
+/* Blocks are about to be taken out: the slab is not thin. Before they are, since what was counted for it
+ * goes. */
+void hak_thin_end(struct slab *slab);
 
-/* Whether hak_thin_leave() has anything to do. */
+/*
+ * Blocks of `taken_bytes` in all were taken out: of a slab of one unit those `pages` (a mask), of a larger
+ * one all are not purged any more.
+ */
+void hak_thin_take(struct slab *slab, uint32_t pages, size_t taken_bytes);
+
+/* The slab is retired: it is neither thin nor purged. */
+void hak_thin_leave(struct slab *slab);
+
+/* Whether the three above have anything to do. */
 bool hak_thin_is_known(const struct slab *slab);
 
 /*
  * Gives the OS pages beneath free blocks of a slab back, thin or not, and accounts for them. Adds the system
- * calls to *calls. Returns the bytes given back. Slow.
+ * calls, at most `calls_max`, to *calls. Returns the bytes given back. Slow.
  */
-HAK_COLD size_t hak_thin_purge(struct slab *slab, unsigned *calls);
+HAK_COLD size_t hak_thin_purge(struct slab *slab, unsigned calls_max, unsigned *calls);
 
 #endif

@@ -10,6 +10,7 @@
 #include "hakmem.h"
 #include "heap/heap.h"
 #include "slab/purge.h"
+#include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 #include "slab/thin.h"
 #include "support/target.h"
@@ -198,6 +199,30 @@ static void taking_blocks_out_again_counts_as_missed(void **state) {
     check_heap();
 }
 
+/* What was counted for a slab goes when it ends to be thin, however much of it was handed out since. */
+static void blocks_never_used_leave_the_sum_right(void **state) {
+    (void)state;
+    const unsigned class_of_512 = 15;
+    struct block_ref refs[BLOCKS_PER_SLAB];
+    hak_purge_set_floor(GIB);
+    fill();
+    size_t before_bytes = thin_bytes();
+    struct slab *slab = hak_superslab_take_units(1);
+    CHECK(slab != NULL);
+    assert_int_equal(hak_slab_assign(slab, class_of_512, HAK_OWNER_NOBODY), 0);
+    assert_int_equal(hak_blocks_take(slab, refs, 20), 20);
+    assert_int_equal(hak_slab_release(slab, 20, HAK_PLACE_WARM, HAK_OWNER_NOBODY), HAK_EVENT_NONE);
+    struct block_ref last = refs[19];
+    (void)hak_blocks_return(refs, 19, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+    assert_true(thin_bytes() > before_bytes);
+    assert_true(hak_slab_lease_any(slab));
+    assert_int_equal(hak_blocks_take(slab, refs, 100), 100);
+    assert_int_equal(thin_bytes(), before_bytes);
+    hak_heap_handle_event(slab, hak_slab_release(slab, 100, HAK_PLACE_NOWHERE, HAK_OWNER_NOBODY), NULL);
+    (void)hak_blocks_return(refs, 100, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+    (void)hak_blocks_return(&last, 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+}
+
 /* The child forgets what was thin, and can purge and use everything. */
 static void a_child_starts_without_thin_slabs(void **state) {
     (void)state;
@@ -243,6 +268,7 @@ int main(void) {
         cmocka_unit_test_teardown(within_the_floor_thin_slabs_stay, nothing_is_left),
         cmocka_unit_test_teardown(a_slab_that_was_used_again_may_be_thin_again, nothing_is_left),
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
+        cmocka_unit_test_teardown(blocks_never_used_leave_the_sum_right, nothing_is_left),
         cmocka_unit_test_teardown(a_child_starts_without_thin_slabs, nothing_is_left),
         cmocka_unit_test_teardown(a_small_heap_has_no_thin_slabs, nothing_is_left),
     };

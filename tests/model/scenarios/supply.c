@@ -91,7 +91,7 @@ static void purge_blocks(void) {
     struct slab *slab = used_slab;
     if (hak_slab_lease_any(slab)) {
         unsigned calls = 0;
-        (void)hak_thin_purge(slab, &calls);
+        (void)hak_thin_purge(slab, UINT_MAX, &calls);
         hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
     }
 }

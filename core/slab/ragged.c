@@ -1,0 +1,131 @@
+/*
+ * ragged.c - see ragged.h.
+ */
+#include "slab/ragged.h"
+#include "os/os.h"
+#include "slab/slab_word.h"
+#include "slab/superslab_pool.h"
+
+#define BLOCKS_PER_PAGE     2u /* in use at which one page in eight is free, by chance */
+#define SUPERSLABS_LOOK_MAX 64u
+#define JUDGED_BYTES        ((size_t)256 * 1024) /* what went back before it is asked whether that was right */
+#define WINDOW_BYTES        ((size_t)8 * 1024 * 1024)
+#define SKIPS_FIRST         15u
+#define SKIPS_MAX           1023u
+
+_Atomic bool hak_ragged_waits;
+
+static unsigned ragged_at_most(const struct slab *slab) {
+    unsigned spread = BLOCKS_PER_PAGE * slab->units << HAK_UNIT_SHIFT >> hak_ctz64(hak_os_page_bytes());
+    unsigned half = slab->capacity_blocks / 2u;
+    return spread < half ? spread : half;
+}
+
+static unsigned used_blocks(const struct slab *slab) {
+    /* relaxed: what is freed meanwhile makes it ragged, if it is */
+    return (unsigned)(slab->capacity_blocks - hak_slab_word_count(hak_atomic_load_relaxed(&slab->word)));
+}
+
+static void set_threshold(struct slab *slab, unsigned blocks) {
+    hak_atomic_store_relaxed(&slab->ragged_blocks, (uint16_t)blocks); /* relaxed: as in hak_ragged_begins() */
+}
+
+void hak_ragged_reset(struct slab *slab) {
+    set_threshold(slab, ragged_at_most(slab));
+}
+
+void hak_ragged_raise(struct slab *slab, unsigned taken_blocks) {
+    unsigned half = (used_blocks(slab) + taken_blocks) / 2;
+    if (half > hak_atomic_load_relaxed(&slab->ragged_blocks)) { /* relaxed: written under the lease */
+        unsigned most = ragged_at_most(slab);
+        set_threshold(slab, half < most ? half : most);
+    }
+}
+
+void hak_ragged_lower(struct slab *slab) {
+    set_threshold(slab, used_blocks(slab) / 2);
+}
+
+static void set_waiting(size_t waiting) {
+    hak_superslab_pool.ragged.waiting = waiting;
+    hak_atomic_store_relaxed(&hak_ragged_waits, waiting != 0); /* relaxed: a hint, the lock decides */
+}
+
+void hak_ragged_enter(struct slab *slab) {
+    struct superslab *s = hak_superslab_of(slab);
+    uint32_t bit = (uint32_t)1 << slab->unit_idx;
+    set_threshold(slab, 0); /* until it has had its turn */
+    hak_lock_acquire(&hak_superslab_lock);
+    set_waiting(hak_superslab_pool.ragged.waiting + ((s->ragged_slabs & bit) == 0));
+    s->ragged_slabs |= bit;
+    hak_lock_release(&hak_superslab_lock);
+}
+
+void hak_ragged_enter_if_due(struct slab *slab) {
+    if (hak_ragged_begins(slab, used_blocks(slab))) {
+        hak_ragged_enter(slab);
+    }
+}
+
+bool hak_ragged_is_still(const struct slab *slab) {
+    return used_blocks(slab) <= ragged_at_most(slab);
+}
+
+void hak_ragged_forget(struct superslab *s, const struct slab *slab) {
+    uint32_t bit = (uint32_t)1 << slab->unit_idx;
+    if ((s->ragged_slabs & bit) != 0) {
+        s->ragged_slabs &= ~bit;
+        set_waiting(hak_superslab_pool.ragged.waiting - 1);
+    }
+}
+
+/* Leases one of a SuperSlab's that wait. */
+static struct slab *lease_one(struct superslab *s) {
+    for (uint32_t left = s->ragged_slabs; left != 0; left &= left - 1) {
+        struct slab *slab = &s->slabs[hak_ctz32(left)];
+        if (hak_slab_lease_any(slab)) {
+            hak_ragged_forget(s, slab);
+            return slab;
+        }
+    }
+    return NULL;
+}
+
+struct slab *hak_ragged_next(void) {
+    struct ragged *ragged = &hak_superslab_pool.ragged;
+    if (ragged->skipped < ragged->skips) {
+        ragged->skipped++;
+        return NULL;
+    }
+    for (unsigned looked = 0; ragged->waiting != 0 && looked < SUPERSLABS_LOOK_MAX; looked++) {
+        struct superslab *s = hak_superslab_at(ragged->cursor);
+        struct slab *slab = s != NULL ? lease_one(s) : NULL;
+        if (slab != NULL) {
+            ragged->skipped = 0;
+            return slab;
+        }
+        ragged->cursor = s != NULL ? ragged->cursor + 1 : 0;
+    }
+    return NULL;
+}
+
+void hak_ragged_note_purged(size_t bytes) {
+    struct ragged *ragged = &hak_superslab_pool.ragged;
+    ragged->purged_bytes += bytes;
+    if (ragged->purged_bytes > WINDOW_BYTES) { /* what went back long ago counts for less and less */
+        ragged->purged_bytes /= 2;
+        ragged->missed_bytes /= 2;
+        ragged->skips = ragged->missed_bytes < ragged->purged_bytes / 4 ? ragged->skips / 2 : ragged->skips;
+    }
+}
+
+void hak_ragged_note_missed(size_t bytes) {
+    struct ragged *ragged = &hak_superslab_pool.ragged;
+    ragged->missed_bytes += bytes;
+    if (ragged->purged_bytes < JUDGED_BYTES || ragged->missed_bytes < ragged->purged_bytes / 2) {
+        return;
+    }
+    unsigned skips = ragged->skips == 0 ? SKIPS_FIRST : ragged->skips * 2 + 1;
+    ragged->skips = skips < SKIPS_MAX ? skips : SKIPS_MAX;
+    ragged->purged_bytes = ragged->missed_bytes = 0;
+}

@@ -1,0 +1,218 @@
+/*
+ * ragged_test.c - slabs with free pages between their blocks: they go back when the heap takes a new slab,
+ * not while everything is freed; blocks beside those in use are taken first; where pages are missed, turns
+ * are skipped.
+ *
+ * suite: limit 60 s
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "hakmem.h"
+#include "heap/heap.h"
+#include "meta/classes.h"
+#include "slab/purge.h"
+#include "slab/ragged.h"
+#include "slab/slab_word.h"
+#include "slab/superslab_pool.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES     512u
+#define BLOCKS_PER_SLAB 128u
+#define SLABS           400u
+#define BLOCKS          (SLABS * BLOCKS_PER_SLAB)
+#define EVERY           16u /* of as many blocks one stays: a page in two is free */
+#define NEW_BYTES       8192u
+#define NEW_PER_SLAB    8u
+#define NEW_SLABS       260u /* each gives two of the others their turn */
+#define CACHED_SLABS    16u  /* that blocks in caches may keep from being ragged */
+
+static unsigned purge_calls;
+
+int madvise(void *address, size_t bytes, int advice) {
+    purge_calls += advice == MADV_DONTNEED;
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static void *blocks[BLOCKS];
+static void *new_blocks[NEW_SLABS * NEW_PER_SLAB];
+
+static size_t waiting(void) {
+    return hak_superslab_pool.ragged.waiting;
+}
+
+static void fill(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = hak_malloc(BLOCK_BYTES);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, BLOCK_BYTES);
+    }
+}
+
+static void free_but_every(unsigned every) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (every == 0 || i % every != 0) {
+            hak_free(blocks[i]);
+            blocks[i] = NULL;
+        }
+    }
+}
+
+static void take_new_slabs(unsigned slabs) {
+    for (unsigned i = 0; i < slabs * NEW_PER_SLAB; i++) {
+        new_blocks[i] = hak_malloc(NEW_BYTES);
+        CHECK(new_blocks[i] != NULL);
+    }
+}
+
+static int nothing_is_left(void **state) {
+    (void)state;
+    free_but_every(0);
+    for (unsigned i = 0; i < COUNT_OF(new_blocks); i++) {
+        hak_free(new_blocks[i]);
+        new_blocks[i] = NULL;
+    }
+    (void)hak_trim(0);
+    check_heap();
+    hak_superslab_pool.ragged = (struct ragged){.waiting = waiting()};
+    return 0;
+}
+
+static int begin(void **state) {
+    (void)state;
+    hak_purge_set_floor(0);
+    purge_calls = 0;
+    return 0;
+}
+
+static void a_new_slab_gives_free_pages_back(void **state) {
+    (void)state;
+    fill();
+    free_but_every(EVERY);
+    assert_in_range(waiting(), SLABS - CACHED_SLABS, SLABS);
+    purge_calls = 0;
+    size_t before_bytes = hak_superslab_pool.purged_bytes;
+    take_new_slabs(1);
+    assert_in_range(purge_calls, 1, HAK_PURGE_STEP_CALLS);
+    take_new_slabs(NEW_SLABS);
+    size_t purged_bytes = hak_superslab_pool.purged_bytes - before_bytes;
+    assert_true(purged_bytes > (SLABS - 2 * CACHED_SLABS) * HAK_UNIT_BYTES / 2);
+    for (unsigned i = 0; i < BLOCKS; i += EVERY) {
+        assert_int_equal(*(char *)blocks[i], 1);
+        assert_int_equal(((char *)blocks[i])[BLOCK_BYTES - 1], 1);
+    }
+    check_heap();
+}
+
+/* Frees alone do not look at slabs that are on their way to be empty. */
+static void what_is_freed_to_the_end_costs_no_looks(void **state) {
+    (void)state;
+    fill();
+    purge_calls = 0;
+    free_but_every(EVERY);
+    assert_int_equal(purge_calls, 0);
+    free_but_every(0);
+    assert_in_range(waiting(), 0, CACHED_SLABS);
+}
+
+static void what_the_program_wants_to_keep_stays(void **state) {
+    (void)state;
+    fill();
+    free_but_every(EVERY);
+    hak_purge_set_floor(GIB);
+    purge_calls = 0;
+    take_new_slabs(NEW_SLABS);
+    assert_int_equal(purge_calls, 0);
+}
+
+static struct slab *slab_of(const void *block) {
+    return hak_slab_of_block(block);
+}
+
+/* A refill that finds enough blocks on pages in memory leaves the others without. */
+static void blocks_beside_those_in_use_come_first(void **state) {
+    (void)state;
+    struct block_ref refs[EVERY];
+    fill();
+    free_but_every(EVERY);
+    take_new_slabs(NEW_SLABS);
+    struct slab *slab = NULL;
+    for (unsigned i = 0; i < BLOCKS && slab == NULL; i += EVERY) {
+        bool is_purged = slab_of(blocks[i])->purged_pages >= 4;
+        slab = is_purged && hak_slab_lease_any(slab_of(blocks[i])) ? slab_of(blocks[i]) : NULL;
+    }
+    assert_non_null(slab);
+    unsigned purged_pages = slab->purged_pages;
+    unsigned got = hak_blocks_take(slab, refs, EVERY);
+    assert_int_equal(got, EVERY);
+    assert_int_equal(slab->purged_pages, purged_pages);
+    for (unsigned i = 0; i < got; i++) {
+        size_t page = ((uintptr_t)refs[i].block - slab->base) / 4096;
+        assert_false(slab->purged_mask >> page & 1u);
+    }
+    hak_heap_handle_event(slab, hak_slab_release(slab, got, HAK_PLACE_NOWHERE, hak_slab_owner(slab)), NULL);
+    (void)hak_blocks_return(refs, got, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+}
+
+static void where_pages_are_missed_turns_are_skipped(void **state) {
+    (void)state;
+    struct ragged *ragged = &hak_superslab_pool.ragged;
+    hak_ragged_note_purged(MIB);
+    hak_ragged_note_missed(MIB / 4);
+    assert_int_equal(ragged->skips, 0);
+    hak_ragged_note_missed(MIB / 4);
+    unsigned first = ragged->skips;
+    assert_true(first > 0);
+    hak_ragged_note_purged(MIB);
+    hak_ragged_note_missed(MIB);
+    assert_true(ragged->skips > first);
+    for (unsigned i = 0; i < 64; i++) {
+        hak_ragged_note_purged(MIB);
+    }
+    assert_int_equal(ragged->skips, 0);
+    /* A skipped turn is a turn without a call. */
+    fill();
+    free_but_every(EVERY);
+    ragged->skips = UINT16_MAX;
+    purge_calls = 0;
+    take_new_slabs(8);
+    assert_int_equal(purge_calls, 0);
+}
+
+static void a_child_starts_without_ragged_slabs(void **state) {
+    (void)state;
+    fill();
+    free_but_every(EVERY);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        take_new_slabs(NEW_SLABS);
+        check_heap();
+        free_but_every(0);
+        fill();
+        check_heap();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_new_slab_gives_free_pages_back, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(what_is_freed_to_the_end_costs_no_looks, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(what_the_program_wants_to_keep_stays, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(blocks_beside_those_in_use_come_first, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(where_pages_are_missed_turns_are_skipped, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(a_child_starts_without_ragged_slabs, begin, nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
