@@ -8,6 +8,8 @@
 #include "base/atomic.h"
 #include "check/guarded.h"
 #include "check/report.h"
+#include "check/trace.h"
+#include "check/unwind.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include <errno.h>
@@ -32,10 +34,23 @@ static HAK_TLS bool is_reporting;
 static enum hak_access access_of(const ucontext_t *context) {
     return (context->uc_mcontext.gregs[REG_ERR] & FAULT_BIT_WRITE) != 0 ? HAK_ACCESS_WRITE : HAK_ACCESS_READ;
 }
+
+static const struct hak_trace *trace_of(const ucontext_t *context) {
+    const greg_t *registers = context->uc_mcontext.gregs;
+    struct hak_frame frame = {.address = (uintptr_t)registers[REG_RIP] + 1,
+                              .stack = (uintptr_t)registers[REG_RSP],
+                              .base = (uintptr_t)registers[REG_RBP]};
+    return hak_trace_take_from(&frame);
+}
 #else
 static enum hak_access access_of(const ucontext_t *context) {
     (void)context;
     return HAK_ACCESS_UNKNOWN;
+}
+
+static const struct hak_trace *trace_of(const ucontext_t *context) {
+    (void)context;
+    return hak_trace_take();
 }
 #endif
 
@@ -45,11 +60,18 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
     uintptr_t next = hak_atomic_load_relaxed(&next_action);
     uintptr_t handler = next >> NEXT_SHIFT;
     bool is_default = handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN;
+    bool is_sent = info->si_code <= 0;
+    if (is_sent && handler == (uintptr_t)SIG_IGN) {
+        return;
+    }
     if (is_default || (next & NEXT_IS_FOR_ONCE) != 0) {
         struct sigaction reset = {.sa_handler = SIG_DFL};
         (void)hak_os_signal_action(signal, &reset, NULL);
     }
     if (is_default) {
+        if (is_sent) {
+            hak_os_raise(signal); /* comes when this handler returns */
+        }
         return; /* the instruction faults again, and the kernel does what it does */
     }
     if ((next & NEXT_HAS_INFO) != 0) {
@@ -64,7 +86,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     /* Sent by somebody (code <= 0), it says nothing of an address. */
     if (!is_reporting && info->si_code > 0 && hak_guarded_covers(info->si_addr)) {
         is_reporting = true;
-        (void)hak_report_access(info->si_addr, access_of(context));
+        (void)hak_report_access(info->si_addr, access_of(context), trace_of(context));
         is_reporting = false;
     }
     errno = saved_errno;

@@ -13,7 +13,7 @@ static _Atomic size_t live_count;
 /* Bounds of all mappings there ever were, so that a fault elsewhere is told apart without a lock. */
 static _Atomic uintptr_t lowest = UINTPTR_MAX, highest;
 
-static void widen(const void *start, const void *end) {
+void hak_guarded_widen(const void *start, const void *end) {
     uintptr_t low = hak_atomic_load_relaxed(&lowest); /* relaxed: a fault there comes after, in this thread or
                                                          one that was handed the block */
     uintptr_t high = hak_atomic_load_relaxed(&highest); /* relaxed: as above */
@@ -26,9 +26,9 @@ static void widen(const void *start, const void *end) {
 }
 
 bool hak_guarded_covers(const void *address) {
-    /* relaxed: as in widen() */
+    /* relaxed: as in hak_guarded_widen() */
     return (uintptr_t)address >= hak_atomic_load_relaxed(&lowest) &&
-           (uintptr_t)address < hak_atomic_load_relaxed(&highest); /* relaxed: as in widen() */
+           (uintptr_t)address < hak_atomic_load_relaxed(&highest); /* relaxed: as in hak_guarded_widen() */
 }
 
 size_t hak_guarded_live(void) {
@@ -77,7 +77,7 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
         return NULL;
     }
     hak_registry_store((const void *)block, hak_word_for_number(HAK_KIND_GUARDED, 0));
-    widen(range.mapping, range.mapping + range.mapping_bytes);
+    hak_guarded_widen(range.mapping, range.mapping + range.mapping_bytes);
     (void)hak_atomic_add_relaxed(&live_count, 1); /* relaxed: a rough bound */
     return (void *)block;
 }

@@ -29,10 +29,13 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift);
  * Takes no lock. */
 bool hak_guarded_covers(const void *address);
 
+/* The same for addresses of others: `start` to `end` are covered from now on. */
+void hak_guarded_widen(const void *start, const void *end);
+
 /* How many blocks there are that were not closed yet. */
 size_t hak_guarded_live(void);
 
-/* Where the parts of a GUARDED record's block lie. */
+/* Where the parts of a GUARDED record's block lie, also of one in a slot (slots.h). */
 struct hak_guarded_range hak_guarded_range(const struct hak_record *record);
 
 /* Takes its memory and every access away; the address stays taken. */

@@ -1,9 +1,10 @@
 /*
  * records.c - see records.h. Each shard is an open-addressing table that doubles when it is three quarters
- * full; nothing is ever taken out.
+ * full; nothing is ever taken out. Blocks in slots have their records there.
  */
 #include "check/records.h"
 #include "base/assert.h"
+#include "check/slots.h"
 #include "os/os.h"
 
 #define SHARDS          64u
@@ -40,10 +41,19 @@ static struct hak_record *slot_in(struct hak_record *entries, size_t capacity, u
     return &entries[i];
 }
 
-static struct hak_record *find_locked(const struct shard *shard, const void *address) {
-    struct hak_record *entry =
-        shard->capacity == 0 ? NULL : slot_in(shard->entries, shard->capacity, (uintptr_t)address);
-    return entry == NULL || entry->address == 0 ? NULL : entry;
+static struct hak_lock *lock_of(const void *address) {
+    return hak_slot_record(address) != NULL ? &hak_slots_lock : &shard_of((uintptr_t)address)->lock;
+}
+
+/* The lock is lock_of()'s. */
+static struct hak_record *find_locked(const void *address) {
+    struct hak_record *entry = hak_slot_record(address);
+    if (entry == NULL) {
+        const struct shard *shard = shard_of((uintptr_t)address);
+        entry = shard->capacity == 0 ? NULL : slot_in(shard->entries, shard->capacity, (uintptr_t)address);
+    }
+    /* That of a slot may be another's; an unused one in a table is found for NULL. */
+    return entry == NULL || entry->address == 0 || entry->address != (uintptr_t)address ? NULL : entry;
 }
 
 static bool has_room_locked(const struct shard *shard) {
@@ -84,11 +94,11 @@ static bool grow(struct shard *shard, size_t seen_capacity) {
     return true;
 }
 
-bool hak_records_enter(const struct hak_record *record) {
+static bool enter_in_shard(const struct hak_record *record) {
     struct shard *shard = shard_of(record->address);
     for (;;) {
         hak_lock_acquire(&shard->lock);
-        struct hak_record *entry = find_locked(shard, (const void *)record->address);
+        struct hak_record *entry = find_locked((const void *)record->address);
         if (entry == NULL && has_room_locked(shard)) {
             entry = slot_in(shard->entries, shard->capacity, record->address);
             shard->used++;
@@ -107,22 +117,33 @@ bool hak_records_enter(const struct hak_record *record) {
     }
 }
 
+bool hak_records_enter(const struct hak_record *record) {
+    struct hak_record *entry = hak_slot_record((const void *)record->address);
+    if (entry == NULL) {
+        return enter_in_shard(record);
+    }
+    hak_lock_acquire(&hak_slots_lock);
+    *entry = *record;
+    hak_lock_release(&hak_slots_lock);
+    return true;
+}
+
 bool hak_records_get(const void *address, struct hak_record *record) {
-    struct shard *shard = shard_of((uintptr_t)address);
-    hak_lock_acquire(&shard->lock);
-    const struct hak_record *entry = find_locked(shard, address);
+    struct hak_lock *lock = lock_of(address);
+    hak_lock_acquire(lock);
+    const struct hak_record *entry = find_locked(address);
     if (entry != NULL) {
         *record = *entry;
     }
-    hak_lock_release(&shard->lock);
+    hak_lock_release(lock);
     return entry != NULL;
 }
 
 bool hak_record_live_to_freeing(const void *address, const struct hak_trace *trace, uint32_t thread,
                                 struct hak_record *record) {
-    struct shard *shard = shard_of((uintptr_t)address);
-    hak_lock_acquire(&shard->lock);
-    struct hak_record *entry = find_locked(shard, address);
+    struct hak_lock *lock = lock_of(address);
+    hak_lock_acquire(lock);
+    struct hak_record *entry = find_locked(address);
     bool is_live = entry != NULL && entry->state == HAK_RECORD_LIVE;
     if (is_live) {
         entry->state = HAK_RECORD_FREEING;
@@ -130,17 +151,17 @@ bool hak_record_live_to_freeing(const void *address, const struct hak_trace *tra
         entry->freeing_thread = thread;
     }
     *record = entry != NULL ? *entry : (struct hak_record){.address = 0};
-    hak_lock_release(&shard->lock);
+    hak_lock_release(lock);
     return is_live;
 }
 
 static void change(const void *address, enum hak_record_state from, enum hak_record_state to) {
-    struct shard *shard = shard_of((uintptr_t)address);
-    hak_lock_acquire(&shard->lock);
-    struct hak_record *entry = find_locked(shard, address);
+    struct hak_lock *lock = lock_of(address);
+    hak_lock_acquire(lock);
+    struct hak_record *entry = find_locked(address);
     HAK_ASSERT(entry != NULL && entry->state == from);
     entry->state = (uint8_t)to;
-    hak_lock_release(&shard->lock);
+    hak_lock_release(lock);
 }
 
 void hak_record_freeing_to_quarantined(const void *address) {
@@ -162,7 +183,7 @@ int hak_records_visit(hak_record_visitor visitor, void *context) {
         }
         hak_lock_release(&shards[i].lock);
     }
-    return result;
+    return result != 0 ? result : hak_slots_visit(visitor, context);
 }
 
 void hak_records_forget(bool (*is_lost)(const void *block)) {
@@ -186,4 +207,5 @@ void hak_records_for_each_lock(void (*action)(struct hak_lock *)) {
     for (unsigned i = 0; i < SHARDS; i++) {
         action(&shards[i].lock);
     }
+    action(&hak_slots_lock);
 }

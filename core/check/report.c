@@ -2,8 +2,10 @@
  * report.c - see report.h.
  */
 #include "check/report.h"
+#include "base/config.h"
 #include "base/text.h"
 #include "check/guarded.h"
+#include "check/slots.h"
 #include "check/trace_text.h"
 #include "os/os.h"
 #include <stdlib.h>
@@ -68,8 +70,8 @@ static void write_who(const char *what, uint32_t thread, const struct hak_trace 
     hak_trace_write(trace, STDERR_FILENO);
 }
 
-static void write_here(void) {
-    write_who("noticed here", 0, hak_trace_take());
+static void write_here(const struct hak_trace *here) {
+    write_who("noticed here", 0, here);
 }
 
 static void write_owners(const struct hak_record *record) {
@@ -109,7 +111,7 @@ void hak_finding_write(const char *function, const struct hak_finding *finding) 
     if (finding->damage.at != NULL) {
         write_damage(finding);
     }
-    write_here();
+    write_here(hak_trace_take());
     struct hak_record record = finding->record;
     if (record.state == HAK_RECORD_FREEING) {
         record.state = HAK_RECORD_LIVE; /* who frees it is who noticed */
@@ -164,7 +166,7 @@ void hak_report_explain(const void *pointer) {
         hak_text_string(&line, " bytes");
         end_line(&line);
     }
-    write_here();
+    write_here(hak_trace_take());
     if (is_known) {
         write_owners(&found);
     }
@@ -172,26 +174,38 @@ void hak_report_explain(const void *pointer) {
 
 /* ---- faults at guard pages ---- */
 
-static int visit_for_access(const struct hak_record *record, void *context) {
-    struct search *search = context;
-    if (record->kind != HAK_RECORD_GUARDED || record->state == HAK_RECORD_RELEASED) {
-        return 0;
-    }
-    struct hak_guarded_range range = hak_guarded_range(record);
-    bool is_inside = search->pointer - (uintptr_t)range.mapping < range.mapping_bytes;
-    if (is_inside) {
-        search->found = *record;
-    }
-    return is_inside;
+/* From the nearest byte of the block; 0 inside it. */
+static uintptr_t distance_of(const struct hak_record *record, uintptr_t pointer) {
+    uintptr_t end = record->address + record->bytes;
+    return pointer < record->address ? record->address - pointer : pointer >= end ? pointer - end + 1 : 0;
 }
 
-bool hak_report_access(const void *address, enum hak_access access) {
+static bool is_around(const struct hak_record *record, uintptr_t pointer) {
+    struct hak_guarded_range range = hak_guarded_range(record);
+    bool is_in_slots = hak_slot_record((const void *)pointer) != NULL && hak_slot_record(range.start) != NULL;
+    return pointer - (uintptr_t)range.mapping < range.mapping_bytes ||
+           (is_in_slots && distance_of(record, pointer) < HAK_UNIT_BYTES);
+}
+
+static int visit_for_access(const struct hak_record *record, void *context) {
+    struct search *search = context;
+    if (record->kind == HAK_RECORD_GUARDED && record->state != HAK_RECORD_RELEASED &&
+        is_around(record, search->pointer) &&
+        (search->found.address == 0 ||
+         distance_of(record, search->pointer) < distance_of(&search->found, search->pointer))) {
+        search->found = *record;
+    }
+    return 0;
+}
+
+bool hak_report_access(const void *address, enum hak_access access, const struct hak_trace *here) {
     static const char names[][8] = {
         [HAK_ACCESS_UNKNOWN] = "access", [HAK_ACCESS_READ] = "read", [HAK_ACCESS_WRITE] = "write"};
     char buffer[LINE_BYTES_MAX];
     struct text line = hak_text_over(buffer, LINE_BYTES_MAX);
     struct search search = {.pointer = (uintptr_t)address};
-    if (hak_records_visit(visit_for_access, &search) == 0) {
+    (void)hak_records_visit(visit_for_access, &search);
+    if (search.found.address == 0) {
         return false;
     }
     uintptr_t block = search.found.address;
@@ -213,7 +227,7 @@ bool hak_report_access(const void *address, enum hak_access access) {
     hak_text_decimal(&line, search.found.bytes);
     hak_text_string(&line, "-byte block");
     end_line(&line);
-    write_here();
+    write_here(here);
     write_owners(&search.found);
     return true;
 }

@@ -17,6 +17,7 @@
 
 #define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
+#define UNBOUND_BYTES   ((uintptr_t)1 << 20)       /* of a stack that is not the thread's own */
 #define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
 
 /* Where the calling thread's stack lies. Owner: the thread. high 0: not asked yet. */
@@ -28,6 +29,7 @@ static HAK_TLS struct {
 
 static struct {
     unsigned frames_max;           /* const after start; 0: off */
+    bool has_tables, asks_libc;    /* const after start: how stacks may be walked */
     uintptr_t libc_low, libc_high; /* const after start */
     uintptr_t own_low, own_high;   /* const after start: this library's code; empty in an archive */
 } traces;
@@ -59,18 +61,19 @@ static void find_own_code(void) {
     }
 }
 
-void hak_trace_prepare(unsigned frames) {
+void hak_trace_prepare(unsigned frames, bool is_seldom) {
     void *first[1];
     hak_check_find_libc();
     if (frames == 0 || hak_trace_table_prepare() != 0) {
         return;
     }
-    if (hak_check_libc.backtrace != NULL) {
+    traces.has_tables = hak_unwind_prepare();
+    traces.asks_libc = hak_check_libc.backtrace != NULL && !(is_seldom && traces.has_tables);
+    if (traces.asks_libc) {
         (void)hak_check_libc.backtrace(first, 1); /* loads libgcc_s, which no free may do */
     }
     find_libc();
     find_own_code();
-    hak_unwind_prepare();
     traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
 }
 
@@ -113,16 +116,25 @@ static unsigned walk_frames(uintptr_t frame, void **frames, unsigned max) {
     return count;
 }
 
-/* The same by the compiler's tables, up to the thread's root. Less than the whole if a frame has no rule. */
-static unsigned walk_tables(uintptr_t own_frame, void **frames, unsigned max) {
-    const uintptr_t *words = (const uintptr_t *)own_frame;
-    struct hak_frame frame = {.address = words[1], .stack = own_frame + 2 * sizeof *words, .base = words[0]};
+/*
+ * The same by the compiler's tables, up to the thread's root or where nobody called: *is_whole. Less than
+ * that if a frame has no rule.
+ */
+static unsigned walk_tables(struct hak_frame frame, void **frames, unsigned max, bool *is_whole) {
+    frame.is_unbound = !is_frame(frame.stack);
+    uintptr_t low = frame.stack - 2 * sizeof(uintptr_t);
+    uintptr_t high = frame.is_unbound ? low + UNBOUND_BYTES : own_stack.high;
     unsigned count = 0;
     do {
         frames[count++] = (void *)frame.address;
-    } while (count < max && (void *)frame.address != own_stack.root &&
-             hak_unwind_step(&frame, own_stack.low, own_stack.high));
+    } while (count < max && (void *)frame.address != own_stack.root && hak_unwind_step(&frame, low, high));
+    *is_whole = count < max && frame.is_outermost;
     return count;
+}
+
+static struct hak_frame caller_of(uintptr_t frame) {
+    const uintptr_t *words = (const uintptr_t *)frame;
+    return (struct hak_frame){.address = words[1], .stack = frame + 2 * sizeof *words, .base = words[0]};
 }
 
 /*
@@ -154,7 +166,7 @@ static unsigned count_to_root(void *const *frames, unsigned count) {
 }
 
 static bool is_at_root(void *const *frames, unsigned count) {
-    return count != 0 && frames[count - 1] == own_stack.root;
+    return count != 0 && own_stack.root != NULL && frames[count - 1] == own_stack.root;
 }
 
 /*
@@ -163,18 +175,22 @@ static bool is_at_root(void *const *frames, unsigned count) {
  * every frame, so a part of the stack may be all that is wanted.
  */
 static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
+    bool is_whole = false;
     unsigned count = walk_frames(frame, frames, max);
     if (hak_check_libc.backtrace == NULL || (count < max && is_at_root(frames, count))) {
         return count;
     }
-    if (is_frame(frame)) {
-        count = walk_tables(frame, frames, max);
+    if (traces.has_tables) {
+        count = walk_tables(caller_of(frame), frames, max, &is_whole);
         if (count == max || is_at_root(frames, count)) {
             return count;
         }
     }
-    count = (unsigned)hak_check_libc.backtrace(frames, (int)max);
-    if (count < max) {
+    if (!is_whole && traces.asks_libc) {
+        count = (unsigned)hak_check_libc.backtrace(frames, (int)max);
+        is_whole = count < max;
+    }
+    if (is_whole && is_frame(frame)) {
         /* Not for ever: what runs before main() begins elsewhere in libc. */
         void *root = find_root(frames, count);
         own_stack.root = root != NULL ? root : own_stack.root;
@@ -192,20 +208,44 @@ static unsigned skip_own(void **frames, unsigned count) {
     return count - own < traces.frames_max ? count - own : traces.frames_max;
 }
 
-const struct hak_trace *hak_trace_take(void) {
-    void *frames[HAK_TRACE_FRAMES_MAX + OWN_FRAMES_MAX];
+/* Whether a trace may be taken now; then to be followed by end_walk(). */
+static bool begin_walk(void) {
     if (traces.frames_max == 0 || own_stack.is_busy) {
-        return NULL;
+        return false;
     }
-    int saved_errno = errno;
-    unsigned max = traces.frames_max + OWN_FRAMES_MAX;
     own_stack.is_busy = true;
     if (own_stack.high == 0) {
         find_stack();
     }
-    unsigned count = walk((uintptr_t)__builtin_frame_address(0), frames, max);
+    return true;
+}
+
+static const struct hak_trace *end_walk(void **frames, unsigned count) {
     own_stack.is_busy = false;
-    errno = saved_errno;
     count = skip_own(frames, count);
     return count == 0 ? NULL : hak_trace_keep(frames, count);
+}
+
+const struct hak_trace *hak_trace_take(void) {
+    void *frames[HAK_TRACE_FRAMES_MAX + OWN_FRAMES_MAX];
+    int saved_errno = errno;
+    if (!begin_walk()) {
+        return NULL;
+    }
+    unsigned max = traces.frames_max + OWN_FRAMES_MAX;
+    unsigned count = walk((uintptr_t)__builtin_frame_address(0), frames, max);
+    errno = saved_errno;
+    return end_walk(frames, count);
+}
+
+const struct hak_trace *hak_trace_take_from(const struct hak_frame *frame) {
+    void *frames[HAK_TRACE_FRAMES_MAX];
+    int saved_errno = errno;
+    bool is_whole;
+    if (!traces.has_tables || !begin_walk()) {
+        return hak_trace_take();
+    }
+    unsigned count = walk_tables(*frame, frames, traces.frames_max, &is_whole);
+    errno = saved_errno;
+    return end_walk(frames, count_to_root(frames, count));
 }

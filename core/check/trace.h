@@ -3,7 +3,9 @@
  *
  * A stack is walked by frame pointers where the chain of them is whole, else by what unwind.h remembers of
  * the compiler's tables, else by libc's backtrace(), which reads all of them: exact, some 140 ns a frame.
- * Frames of the shared library itself are left out.
+ * Frames of the shared library itself are left out. Where stacks are taken seldom, libc is not asked if the
+ * tables can be read, since that loads another library: a stack then ends at a frame for which there is no
+ * rule, a signal's for one.
  *
  * Any thread, no lock held or taken, errno left alone. A thread's first trace asks pthreads where its stack
  * is, which may allocate; what allocates inside gets no trace.
@@ -17,11 +19,15 @@
 
 struct hak_trace; /* NULL: no stack was kept */
 
-/* How many frames each trace has at most from now on, 0 to HAK_TRACE_FRAMES_MAX; 0 keeps none. In a
- * constructor. */
-void hak_trace_prepare(unsigned frames);
+/* How many frames each trace has at most from now on, 0 to HAK_TRACE_FRAMES_MAX; 0 keeps none. And whether
+ * few traces will be taken. In a constructor. */
+void hak_trace_prepare(unsigned frames, bool is_seldom);
 
 /* The stack of the calling thread. NULL when none could be taken, kept, or is wanted. */
 const struct hak_trace *hak_trace_take(void);
+
+/* The same from where a signal interrupted the thread: the frame's address is one past the instruction's. */
+struct hak_frame;
+const struct hak_trace *hak_trace_take_from(const struct hak_frame *frame);
 
 #endif

@@ -24,14 +24,15 @@ struct entry {
 
 static struct entry *entries; /* const after start; NULL: off */
 
-void hak_unwind_prepare(void) {
+bool hak_unwind_prepare(void) {
     void *memory;
     if (hak_unwind_can_read_tables() && hak_os_map(NULL, RULES * sizeof *entries, &memory) == 0) {
         entries = memory;
     }
+    return entries != NULL;
 }
 
-static struct hak_unwind_rule rule_of(uintptr_t address) {
+static struct hak_unwind_rule remembered_rule(uintptr_t address) {
     union {
         uint64_t word;
         struct hak_unwind_rule rule;
@@ -62,7 +63,9 @@ bool hak_unwind_step(struct hak_frame *frame, uintptr_t low, uintptr_t high) {
     if (entries == NULL) {
         return false;
     }
-    struct hak_unwind_rule rule = rule_of(frame->address);
+    struct hak_unwind_rule rule =
+        frame->is_unbound ? hak_unwind_read_rule(frame->address) : remembered_rule(frame->address);
+    frame->is_outermost = rule.is_outermost;
     uintptr_t outer = (rule.is_from_base ? frame->base : frame->stack) + rule.outer_words * sizeof(uintptr_t);
     uintptr_t return_address = outer - sizeof(uintptr_t);
     if (!rule.is_known || outer <= frame->stack || !read_word(return_address, low, high, &frame->address)) {

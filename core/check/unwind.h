@@ -21,10 +21,12 @@ struct hak_frame {
     uintptr_t address;
     uintptr_t stack;
     uintptr_t base;
+    bool is_outermost; /* set by a step that was not taken because nobody called this function */
+    bool is_unbound;   /* read each rule anew: it must be right, for where the stack ends is not known */
 };
 
-/* In a constructor: makes room for rules. Without it, or without the memory for it, no step is taken. */
-void hak_unwind_prepare(void);
+/* In a constructor: makes room for rules. Before it, and when it returns false, no step is taken. */
+bool hak_unwind_prepare(void);
 
 /*
  * Makes *frame its caller's. Reads only words between `low` and `high`, of a stack that grows down. False,

@@ -35,6 +35,7 @@ struct state {
     int64_t base_at;    /* 0: where it was */
     int64_t address_at; /* of the return address */
     bool is_strange;    /* an expression or another register is needed */
+    bool is_outermost;  /* there is no return address */
 };
 
 struct common {
@@ -250,7 +251,9 @@ static bool carry_out(struct bytes *bytes, unsigned instruction, const struct co
         set_place(state, which, which == REGISTER_BASE ? initial->base_at : initial->address_at);
         return true;
     case CFA_UNDEFINED:
-        set_strange(state, read_unsigned(bytes));
+        which = read_unsigned(bytes);
+        set_strange(state, which);
+        state->is_outermost |= which == REGISTER_ADDRESS;
         return true;
     case CFA_REGISTER:
         set_strange(state, read_unsigned(bytes));
@@ -345,6 +348,7 @@ static struct hak_unwind_rule rule_of_state(const struct state *state) {
     struct hak_unwind_rule rule = {.is_from_base = is_from_base,
                                    .outer_words = (uint32_t)(state->outer_offset / WORD_BYTES),
                                    .base_words = (uint16_t)(-state->base_at / WORD_BYTES)};
+    rule.is_outermost = state->is_outermost;
     rule.is_known = !state->is_strange && (is_from_base || state->outer_register == REGISTER_STACK) &&
                     state->outer_offset > 0 && state->outer_offset % WORD_BYTES == 0 &&
                     state->outer_offset / WORD_BYTES < UINT32_MAX && state->address_at == -WORD_BYTES &&

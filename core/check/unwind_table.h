@@ -11,7 +11,8 @@ struct hak_unwind_rule {
     uint32_t outer_words; /* from the stack or the base pointer up to the caller's stack pointer */
     uint16_t
         base_words; /* below that, where the caller's base pointer was saved; 0: nowhere, it is as it was */
-    uint8_t is_from_base; /* the base pointer, not the stack pointer */
+    uint8_t is_from_base : 1; /* the base pointer, not the stack pointer */
+    uint8_t is_outermost : 1; /* nobody called the function: a program's or thread's start */
     uint8_t is_known;
 };
 

@@ -8,6 +8,7 @@
 #include "check/quarantine.h"
 #include "check/records.h"
 #include "check/report.h"
+#include "check/slots.h"
 #include "check/zones.h"
 #include "conf/options.h"
 #include "heap/child.h"
@@ -32,7 +33,7 @@
 void hak_checked_prepare(unsigned mode) {
     size_t quarantine_bytes = mode == HAK_FRONT_CHECKED ? (size_t)hak_options.check_quarantine_mb << MIB_SHIFT
                                                         : SAMPLED_QUARANTINE_BYTES;
-    hak_trace_prepare(hak_options.check_frames);
+    hak_trace_prepare(hak_options.check_frames, mode == HAK_FRONT_SAMPLED);
     hak_records_prepare();
     hak_quarantine_prepare(quarantine_bytes);
     hak_fatal_explain = hak_report_explain;
@@ -50,13 +51,20 @@ static uint32_t thread_number(void) {
 
 /* ---- allocation ---- */
 
-static void *obtain_guarded(size_t bytes, struct hak_record *record) {
+/* After each guarded allocation: the program may have taken the signal since. */
+static void catch_now_and_then(void) {
     static _Atomic unsigned count;
+    /* relaxed: a rhythm */
+    if (hak_atomic_add_relaxed(&count, 1) % CATCH_EVERY == 0) {
+        hak_crash_catch();
+    }
+}
+
+static void *obtain_guarded(size_t bytes, struct hak_record *record) {
     void *block = hak_guarded_alloc(bytes, record->align_shift);
     record->kind = block != NULL ? HAK_RECORD_GUARDED : HAK_RECORD_INLINE;
-    /* relaxed: a rhythm */
-    if (block != NULL && hak_atomic_add_relaxed(&count, 1) % CATCH_EVERY == 0) {
-        hak_crash_catch(); /* the program may have taken the signal since */
+    if (block != NULL) {
+        catch_now_and_then();
     }
     return block;
 }
@@ -121,10 +129,20 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
     return NULL;
 }
 
+static void *obtain_slot(size_t bytes, struct hak_record *record) {
+    void *block = hak_slot_open(bytes, record->align_shift);
+    if (block == NULL) {
+        return obtain_guarded(bytes, record); /* most of all: it is too large */
+    }
+    record->kind = HAK_RECORD_GUARDED;
+    catch_now_and_then();
+    return block;
+}
+
 void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift) {
     struct hak_record record = {
         .bytes = bytes, .align_shift = (uint8_t)align_shift, .state = HAK_RECORD_LIVE};
-    void *block = obtain_guarded(bytes, &record);
+    void *block = obtain_slot(bytes, &record);
     if (block == NULL) {
         return NULL;
     }
@@ -189,6 +207,12 @@ static bool is_in_slab(const void *block) {
  */
 static void quarantine(const struct hak_record *record, const char *function) {
     void *block = (void *)record->address;
+    if (hak_slot_record(block) != NULL) {
+        hak_slot_shut(record);
+        hak_record_freeing_to_quarantined(block);
+        hak_slot_give_back(block); /* a queue of its own */
+        return;
+    }
     struct hak_zones zones = hak_zones_of(record);
     size_t held_bytes = (size_t)(zones.behind - zones.block);
     if (record->kind == HAK_RECORD_GUARDED) {

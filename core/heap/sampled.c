@@ -4,6 +4,7 @@
 #include "heap/sampled.h"
 #include "base/bits.h"
 #include "check/guarded.h"
+#include "check/slots.h"
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
@@ -50,8 +51,9 @@ void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
     /* A refill may have brought more than an interval: then the next allocations are sampled until that is
      * made up. */
     heap->sample_left += next_interval(heap);
-    return hak_guarded_live() < SAMPLED_LIVE_MAX ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
-                                                 : NULL;
+    return hak_slots_live() + hak_guarded_live() < SAMPLED_LIVE_MAX
+               ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
+               : NULL;
 }
 
 void hak_sampled_count(struct heap *heap, size_t bytes) {

@@ -48,6 +48,19 @@ int hak_os_freeze(void *address, size_t bytes);
 int hak_os_forbid(void *address, size_t bytes);
 
 /*
+ * Slow. Guard markers on pages of a mapping: their memory goes back, a touch is a SIGSEGV, and the mapping
+ * stays one. EINVAL where the kernel (before 6.13) has none, or the pages are locked. And the way back: the
+ * pages read as zeros again, those without a marker stay as they are.
+ */
+int hak_os_guard(void *address, size_t bytes);
+int hak_os_unguard(void *address, size_t bytes);
+
+/* Slow. Reserves the range, part of a mapping of ours, anew: no access, and its memory goes back, locked or
+ * not.
+ */
+int hak_os_reserve_again(void *address, size_t bytes);
+
+/*
  * Slow. Gives the memory beneath the range back; the range stays usable. After 0 the range reads as zeros;
  * after an error (locked pages, for one) its contents are as they were.
  */
@@ -136,6 +149,9 @@ void hak_os_random(void *bytes, size_t count);
 /* As sigaction(2). For checked mode and guard sampling alone. */
 struct sigaction;
 int hak_os_signal_action(int signal, const struct sigaction *action, struct sigaction *old);
+
+/* The same modes: sends the calling thread a signal. */
+void hak_os_raise(int signal);
 
 /* True when the program runs with privileges its user does not have (AT_SECURE). */
 bool hak_os_is_secure(void);

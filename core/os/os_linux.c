@@ -29,6 +29,10 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE  103
+#endif
 
 #define PROT_RW            (PROT_READ | PROT_WRITE)
 #define MAP_ANON_PRIVATE   (MAP_PRIVATE | MAP_ANONYMOUS)
@@ -162,6 +166,13 @@ int hak_os_unmap(void *address, size_t bytes) {
     return error;
 }
 
+int hak_os_reserve_again(void *address, size_t bytes) {
+    int saved = errno;
+    int flags = MAP_ANON_PRIVATE | MAP_NORESERVE | MAP_FIXED;
+    count_call(&hak_os_counters.map_calls);
+    return errno_result(mmap(address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED, saved);
+}
+
 static int protect(void *address, size_t bytes, int protection) {
     int saved = errno;
     count_call(&hak_os_counters.protect_calls);
@@ -192,6 +203,15 @@ int hak_os_purge(void *address, size_t bytes) {
 
 int hak_os_advise_huge(void *address, size_t bytes, bool may_be_huge) {
     return advise(address, bytes, may_be_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+int hak_os_guard(void *address, size_t bytes) {
+    count_call(&hak_os_counters.purge_calls);
+    return advise(address, bytes, MADV_GUARD_INSTALL);
+}
+
+int hak_os_unguard(void *address, size_t bytes) {
+    return advise(address, bytes, MADV_GUARD_REMOVE);
 }
 
 int hak_os_populate(void *address, size_t bytes) {
@@ -389,6 +409,12 @@ uintptr_t hak_os_program_entry(void) {
 int hak_os_signal_action(int signal, const struct sigaction *action, struct sigaction *old) {
     int saved = errno;
     return errno_result(sigaction(signal, action, old) != 0, saved);
+}
+
+void hak_os_raise(int signal) {
+    int saved = errno;
+    (void)raise(signal);
+    errno = saved;
 }
 
 bool hak_os_is_secure(void) {

@@ -10,6 +10,7 @@
 source "${BASH_SOURCE%/*}/lib.sh"
 
 readonly sigsegv_status=139
+preload=$TEST_SO
 
 # Whether $written begins with the lines of $stated and has its fragments, one behind the other.
 is_as_stated() {
@@ -32,7 +33,7 @@ run_case() {
     segv_*) expected=$sigsegv_status ;;
     sound_* | report_*) expected=0 ;;
     esac
-    stated=$(LD_PRELOAD=$TEST_SO exec "$TEST_PLAIN/misuse/$1" "$2" 2>"$TMPDIR/stderr")
+    stated=$(LD_PRELOAD=$preload exec "$TEST_PLAIN/misuse/$1" "$2" 2>"$TMPDIR/stderr")
     status=$?
     written=$(<"$TMPDIR/stderr")$'\n'
     if [[ $stated == *survived* ]]; then
@@ -64,5 +65,10 @@ export HAKMEM_CHECK=1
 run_cases checked_faults "${1:-}"
 export HAKMEM_CHECK=0 HAKMEM_GUARD_SAMPLE=1
 run_cases sampled_faults "${1:-}"
+# Without guard markers, as before Linux 6.13.
+preload="$TEST_PLAIN/plugins/failing_calls.so $TEST_SO"
+export TEST_FAIL="madvise 22 1 1000000000 $TMPDIR/failed"
+run_cases sampled_faults "${1:-}"
+[[ -s $TMPDIR/failed ]] || fail failing_calls 'no call was made to fail'
 echo "$passed passed, $failed failed, 0 skipped"
 [[ $failed -eq 0 && $passed -gt 0 ]]

@@ -69,6 +69,40 @@ static void write_after_free_by_another_thread(void) {
     write_at(block + 8);
 }
 
+/* Behind the block lie pages without access as far as the next one's. */
+static void write_far_past_the_end(void) {
+    char *block = must(malloc(30000));
+    expect_segv("write 5000 bytes past the end of", block, 30000);
+    write_at(block + 35000);
+}
+
+/* Its pages serve no other block for a long while. */
+static void write_after_free_and_900_others(void) {
+    char *block = must(malloc(64));
+    free(launder(block));
+    for (unsigned i = 0; i < 900; i++) {
+        free(must(malloc(64)));
+    }
+    expect_segv("write 8 bytes into freed", block, 64);
+    write_at(block + 8);
+}
+
+static void read_in_a_child_of_what_was_freed_before(void) {
+    char *block = must(malloc(64));
+    int status = 0;
+    free(launder(block));
+    expect_segv("read 8 bytes into freed", block, 64);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)*(volatile char *)launder(block + 8);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) {
+        _exit(7);
+    }
+    raise(WTERMSIG(status));
+}
+
 static void double_free(void) {
     char *block = must(malloc(64));
     free(launder(block));
@@ -221,6 +255,21 @@ static void own_handler_stands_in_front_for_64_blocks(void) {
     exit(0);
 }
 
+/* Sent, not made by an access: as if hakmem's handler were not there. */
+static void a_sent_signal_ends_the_program(void) {
+    say("\n");
+    raise(SIGSEGV);
+}
+
+static void a_sent_signal_is_ignored_if_that_was_asked_for(void) {
+    install(SIG_IGN, 0);
+    ask_for_blocks();
+    raise(SIGSEGV);
+    raise(SIGSEGV);
+    say("sound\n");
+    exit(0);
+}
+
 static void handler_that_resets_is_called_once(void) {
     install(leap, (int)SA_RESETHAND);
     ask_for_blocks();
@@ -339,6 +388,60 @@ static void every_block_is_sampled(void) {
     exit(0);
 }
 
+static unsigned lines_in(const char *path) {
+    FILE *file = must(fopen(path, "r"));
+    unsigned lines = 0;
+    for (int c; (c = getc(file)) != EOF;) {
+        lines += c == '\n';
+    }
+    fclose(file);
+    return lines;
+}
+
+static size_t resident_bytes(void) {
+    FILE *file = must(fopen("/proc/self/statm", "r"));
+    size_t pages = 0;
+    must_be(fscanf(file, "%*u %zu", &pages) == 1);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Blocks of several sizes, all of their pages touched, more than wait for their next use. */
+static void freed_blocks_hold_no_memory(void) {
+    enum { COUNT = 3000 };
+    static char *blocks[COUNT];
+    size_t before = 0;
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            size_t bytes = i % 8 == 0 ? 30000 : 4000;
+            blocks[i] = must(calloc(1, bytes));
+            for (size_t k = 0; k < bytes; k++) {
+                must_be(blocks[i][k] == 0);
+            }
+            memset(blocks[i], 7, bytes);
+        }
+        must_be(round == 0 || resident_bytes() > before + COUNT * (size_t)4000);
+        for (unsigned i = 0; i < COUNT; i++) {
+            free(blocks[i]);
+        }
+        must_be(round == 0 || resident_bytes() < before + (4 << 20));
+        before = resident_bytes();
+    }
+    say("sound\n");
+    exit(0);
+}
+
+/* Locked pages keep their contents through what otherwise takes them away. */
+static void freed_blocks_are_gone_from_locked_memory_too(void) {
+    char *early = must(malloc(64));
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) == 0) {
+        free(early);
+        freed_blocks_hold_no_memory();
+    }
+    say("sound\n"); /* not allowed here */
+    exit(0);
+}
+
 /* More live blocks than can have guard pages. */
 static void many_live_blocks_work(void) {
     enum { COUNT = 20000 };
@@ -346,6 +449,7 @@ static void many_live_blocks_work(void) {
     for (unsigned i = 0; i < COUNT; i++) {
         blocks[i] = must(malloc(i % 100));
     }
+    must_be(lines_in("/proc/self/maps") < 20000); /* of 65 530 that a process may have */
     for (unsigned i = 0; i < COUNT; i++) {
         free(blocks[i]);
     }
@@ -359,6 +463,9 @@ static const struct fault_case cases[] = {
     {"segv_write_after_free", write_after_free},
     {"segv_read_after_free_of_realloc", read_after_free_of_realloc},
     {"segv_write_after_free_by_another_thread", write_after_free_by_another_thread},
+    {"segv_write_far_past_the_end", write_far_past_the_end},
+    {"segv_write_after_free_and_900_others", write_after_free_and_900_others},
+    {"segv_read_in_a_child_of_what_was_freed_before", read_in_a_child_of_what_was_freed_before},
     {"double_free", double_free},
     {"interior", interior},
     {"far_interior", far_interior},
@@ -368,6 +475,8 @@ static const struct fault_case cases[] = {
     {"realloc_of_freed", realloc_of_freed},
     {"underflow", underflow},
     {"segv_silent_null_write", null_write},
+    {"segv_silent_a_sent_signal_ends_the_program", a_sent_signal_ends_the_program},
+    {"sound_a_sent_signal_is_ignored_if_that_was_asked_for", a_sent_signal_is_ignored_if_that_was_asked_for},
     {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
     {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
     {"sound_own_handler_stands_in_front_for_64_blocks", own_handler_stands_in_front_for_64_blocks},
@@ -376,6 +485,8 @@ static const struct fault_case cases[] = {
     {"sound_every_form_works", every_form_works},
     {"sound_threads_and_forks_work", threads_and_forks_work},
     {"sound_every_block_is_sampled", every_block_is_sampled},
+    {"sound_freed_blocks_hold_no_memory", freed_blocks_hold_no_memory},
+    {"sound_freed_blocks_are_gone_from_locked_memory_too", freed_blocks_are_gone_from_locked_memory_too},
     {"sound_many_live_blocks_work", many_live_blocks_work},
 };
 

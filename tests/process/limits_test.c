@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -222,6 +223,15 @@ static void a_full_map_table_is_survived(void **state) {
 
 #define OVERCOMMIT "/proc/sys/vm/overcommit_memory"
 
+/* Until the process ends: the other flavour's test at the same time would take our mode for the one to put
+ * back.
+ */
+static void wait_for_other_flavours(void) {
+    int fd = open(own_path(), O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+}
+
 static bool write_overcommit(char mode) {
     int fd = open(OVERCOMMIT, O_WRONLY);
     bool is_written = fd >= 0 && write(fd, &mode, 1) == 1;
@@ -237,6 +247,7 @@ static void runs_under_strict_overcommit(void **state) {
     if (allowed == NULL || strcmp(allowed, "1") != 0) {
         SKIP_BECAUSE("changes the system's setting: only with TEST_SYSTEM=1, as root");
     }
+    wait_for_other_flavours();
     char old_mode = '0';
     int fd = open(OVERCOMMIT, O_RDONLY);
     assert_true(fd >= 0);

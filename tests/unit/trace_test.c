@@ -12,6 +12,7 @@
 #include "check/trace.h"
 #include "check/trace_table.h"
 #include "check/trace_text.h"
+#include "check/unwind.h"
 #include "check/unwind_table.h"
 #include "support/child.h"
 #include "support/test.h"
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,49 +262,6 @@ static void a_chain_counts_when_it_arrives_at_the_threads_start(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* ---- by remembered rules ---- */
-
-static int (*real_backtrace)(void **frames, int count);
-static unsigned backtraces;
-
-static int backtrace_that_counts(void **frames, int count) {
-    backtraces++;
-    return real_backtrace(frames, count);
-}
-
-/* Ends in libc, but not where threads begin: as what runs before main() does. */
-static int backtrace_that_begins_elsewhere(void **frames, int count) {
-    (void)count;
-    frames[0] = MARK_2;
-    frames[1] = (char *)(uintptr_t)atoi + 1;
-    return 2;
-}
-
-static void *take_without_the_unwinder(void *unused) {
-    hak_check_libc.backtrace = backtrace_that_begins_elsewhere;
-    CHECK(frames_in_take_here(take_here(0)) == 0);
-    hak_check_libc.backtrace = backtrace_that_counts;
-    backtraces = 0;
-    CHECK(frames_in_take_here(take_here(2)) == 3);
-    CHECK(backtraces == 1); /* knows now where the thread begins */
-    CHECK(frames_in_take_here(take_here(3)) == 4);
-    CHECK(frames_in_take_here(take_here(2 * FRAMES)) == FRAMES);
-    CHECK(backtraces == 1);
-    return unused;
-}
-
-static void the_unwinder_is_asked_once(void **state) {
-    pthread_t thread;
-    (void)state;
-    if (!hak_unwind_can_read_tables()) {
-        SKIP_BECAUSE("no tables can be read here");
-    }
-    real_backtrace = hak_check_libc.backtrace;
-    assert_int_equal(pthread_create(&thread, NULL, take_without_the_unwinder, NULL), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    hak_check_libc.backtrace = real_backtrace;
-}
-
 /* ---- on another stack ---- */
 
 static ucontext_t here, there;
@@ -312,9 +271,7 @@ static void take_in_coroutine(void) {
     trace_from_there = take_here(2);
 }
 
-/* A stack that pthreads know nothing of: no walk by frame pointers there, and no harm. */
-static void a_coroutine_has_traces_too(void **state) {
-    (void)state;
+static void take_on_a_coroutine(void) {
     size_t bytes = 64 * KIB;
     char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(stack != MAP_FAILED);
@@ -327,6 +284,155 @@ static void a_coroutine_has_traces_too(void **state) {
     assert_int_equal(frames_in_take_here(trace_from_there), 3);
     munmap(stack, bytes);
 }
+
+/* A stack that pthreads know nothing of: no walk by frame pointers there, and no harm. */
+static void a_coroutine_has_traces_too(void **state) {
+    (void)state;
+    take_on_a_coroutine();
+}
+
+/* ---- by remembered rules ---- */
+
+static int (*real_backtrace)(void **frames, int count);
+static volatile sig_atomic_t backtraces;
+
+static int backtrace_that_counts(void **frames, int count) {
+    backtraces++;
+    return real_backtrace(frames, count);
+}
+
+/* Ends in libc, but not where threads begin: as what runs before main() does. */
+static int backtrace_that_begins_elsewhere(void **frames, int count) {
+    (void)count;
+    backtraces++;
+    frames[0] = MARK_2;
+    frames[1] = (char *)(uintptr_t)atoi + 1;
+    return 2;
+}
+
+static const struct hak_trace *volatile trace_in_handler;
+
+static void take_in_handler(int signal) {
+    (void)signal;
+    trace_in_handler = take_here(2);
+}
+
+static void raise_in(int (*unwinder)(void **frames, int count)) {
+    hak_check_libc.backtrace = unwinder;
+    backtraces = 0;
+    raise(SIGUSR1);
+}
+
+/* The signal's frame has no rule. */
+static void *take_where_tables_lead_nowhere(void *unused) {
+    raise_in(backtrace_that_begins_elsewhere);
+    CHECK(backtraces == 1);
+    CHECK(frames_in_take_here(trace_in_handler) == 0);
+    raise_in(backtrace_that_counts);
+    CHECK(backtraces == 1);
+    CHECK(frames_in_take_here(trace_in_handler) == 3);
+    return unused;
+}
+
+static void *take_where_tables_lead_to_the_start(void *unused) {
+    void *const *frames = NULL;
+    backtraces = 0;
+    CHECK(frames_in_take_here(take_here(2)) == 3);
+    CHECK(frames_in_take_here(take_here(3)) == 4);
+    CHECK(frames_in_take_here(take_here(2 * FRAMES)) == FRAMES);
+    unsigned count = hak_trace_frames(take_here(0), &frames);
+    CHECK(count == 3); /* take_here, this function, start_thread */
+    CHECK(backtraces == 0);
+    return unused;
+}
+
+static void on_a_thread(void *(*function)(void *)) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, function, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static int count_backtraces(void **state) {
+    (void)keep_libc(state);
+    real_backtrace = hak_check_libc.backtrace;
+    hak_check_libc.backtrace = backtrace_that_counts;
+    signal(SIGUSR1, take_in_handler);
+    return 0;
+}
+
+#define SKIP_WITHOUT_TABLES()                                                                                \
+    do {                                                                                                     \
+        if (!hak_unwind_can_read_tables()) {                                                                 \
+            SKIP_BECAUSE("no tables can be read here");                                                      \
+        }                                                                                                    \
+    } while (0)
+
+static void the_unwinder_is_asked_where_tables_end_early(void **state) {
+    (void)state;
+    SKIP_WITHOUT_TABLES();
+    on_a_thread(take_where_tables_lead_to_the_start);
+    on_a_thread(take_where_tables_lead_nowhere);
+}
+
+/* In a process that takes few: what the tables gave is the stack. */
+static void *take_seldom(void *unused) {
+    raise_in(backtrace_that_counts);
+    CHECK(backtraces == 0);
+    CHECK(frames_in_take_here(trace_in_handler) == 3);
+    return unused;
+}
+
+static void the_unwinder_is_not_asked_where_traces_are_few(void **state) {
+    (void)state;
+    SKIP_WITHOUT_TABLES();
+    hak_trace_prepare(FRAMES, true);
+    on_a_thread(take_seldom);
+    on_a_thread(take_where_tables_lead_to_the_start);
+    take_on_a_coroutine();
+    assert_int_equal(backtraces, 0);
+    hak_trace_prepare(FRAMES, false);
+}
+
+/* ---- where a signal came ---- */
+
+#if defined(__x86_64__)
+static void take_from_interrupted(int signal, siginfo_t *info, void *context) {
+    (void)signal;
+    (void)info;
+    const greg_t *registers = ((const ucontext_t *)context)->uc_mcontext.gregs;
+    const struct hak_frame frame = {.address = (uintptr_t)registers[REG_RIP] + 1,
+                                    .stack = (uintptr_t)registers[REG_RSP],
+                                    .base = (uintptr_t)registers[REG_RBP]};
+    trace_in_handler = hak_trace_take_from(&frame);
+}
+
+__attribute__((noinline, section("take_here_code"))) static void raise_here(unsigned depth) {
+    if (depth == 0) {
+        raise(SIGUSR1);
+    } else {
+        raise_here(depth - 1);
+    }
+    AFTER_CALL();
+}
+
+static void a_trace_begins_where_the_signal_came(void **state) {
+    (void)state;
+    SKIP_WITHOUT_TABLES();
+    struct sigaction action = {.sa_sigaction = take_from_interrupted, .sa_flags = SA_SIGINFO};
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    raise_here(3);
+    assert_int_equal(frames_in_take_here(trace_in_handler), 4);
+    void *const *frames = NULL;
+    Dl_info where;
+    assert_true(hak_trace_frames(trace_in_handler, &frames) > 4);
+    assert_true(dladdr(frames[0], &where) != 0 && strstr(where.dli_fname, "libc.so") != NULL);
+}
+#else
+static void a_trace_begins_where_the_signal_came(void **state) {
+    (void)state;
+    SKIP_BECAUSE("reads registers of x86-64");
+}
+#endif
 
 /* ---- text ---- */
 
@@ -422,7 +528,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_chain_does_not_leave_the_stack, forget_backtrace, restore_libc),
         cmocka_unit_test_setup_teardown(a_chain_counts_when_it_arrives_at_the_threads_start, keep_libc,
                                         restore_libc),
-        cmocka_unit_test(the_unwinder_is_asked_once),
+        cmocka_unit_test_setup_teardown(the_unwinder_is_asked_where_tables_end_early, count_backtraces,
+                                        restore_libc),
+        cmocka_unit_test_setup_teardown(the_unwinder_is_not_asked_where_traces_are_few, count_backtraces,
+                                        restore_libc),
+        cmocka_unit_test(a_trace_begins_where_the_signal_came),
         cmocka_unit_test(a_coroutine_has_traces_too),
         cmocka_unit_test(a_frame_names_function_and_object),
         cmocka_unit_test(a_static_function_is_an_offset),
@@ -430,6 +540,6 @@ int main(void) {
         cmocka_unit_test(each_frame_is_a_line),
         cmocka_unit_test(no_trace_is_said),
     };
-    hak_trace_prepare(FRAMES);
+    hak_trace_prepare(FRAMES, false);
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@
 
 static uintptr_t low, high; /* of the thread's stack */
 static unsigned steps;      /* that the last comparison took */
+static bool is_outermost;   /* whether they ended because nobody called the function */
 
 static void find_stack(void) {
     pthread_attr_t attributes;
@@ -56,6 +57,7 @@ __attribute__((noinline)) static void compare(void) {
             break;
         }
     }
+    is_outermost = frame.is_outermost;
 }
 
 static bool has_tables(void) {
@@ -166,6 +168,7 @@ static void steps_lead_to_where_a_thread_began(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, compare_in_thread, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(steps >= 7); /* deep six times, compare_in_thread, start_thread */
+    assert_true(is_outermost);
 }
 
 static unsigned steps_in_handler;
@@ -185,6 +188,7 @@ static void steps_end_at_a_signal(void **state) {
     raise(SIGUSR1);
     signal(SIGUSR1, SIG_DFL);
     assert_int_equal(steps_in_handler, 1);
+    assert_false(is_outermost);
 }
 
 static void a_step_reads_nothing_outside_the_stack(void **state) {

@@ -101,6 +101,28 @@ int hak_os_forbid(void *address, size_t bytes) {
     return ENOMEM;
 }
 
+void hak_os_raise(int signal) {
+    (void)signal;
+}
+
+int hak_os_guard(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return ENOMEM;
+}
+
+int hak_os_unguard(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return ENOMEM;
+}
+
+int hak_os_reserve_again(void *address, size_t bytes) {
+    (void)address;
+    (void)bytes;
+    return ENOMEM;
+}
+
 uintptr_t hak_os_program_entry(void) {
     return 0;
 }
