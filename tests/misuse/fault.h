@@ -23,7 +23,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define TIME_LIMIT_S 60
+#define TIME_LIMIT_S  60  /* of processor time */
+#define SLEEP_LIMIT_S 600 /* of the clock: the machine may stand still for minutes */
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
@@ -77,10 +78,17 @@ static inline void on_thread(void *(*body)(void *), void *argument) {
     }
 }
 
+/* What hangs ends: SIGXCPU if it turns in circles, SIGALRM if it sleeps. */
+static inline void fault_limit_time(void) {
+    struct rlimit processor = {TIME_LIMIT_S, RLIM_INFINITY};
+    setrlimit(RLIMIT_CPU, &processor);
+    alarm(SLEEP_LIMIT_S);
+}
+
 static inline void fault_setup(void) {
     struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
-    alarm(TIME_LIMIT_S);
+    fault_limit_time();
 }
 
 static inline int fault_survived(void) {

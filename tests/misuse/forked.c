@@ -15,7 +15,7 @@ static size_t room;
 static void in_a_child(void (*commit)(void)) {
     pid_t child = fork();
     if (child == 0) {
-        alarm(TIME_LIMIT_S);
+        fault_limit_time();
         commit();
         int status = fault_survived();
         fault_aftermath(block_bytes);

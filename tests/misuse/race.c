@@ -53,7 +53,7 @@ static void *free_together(void *unused) {
 static void race(void) {
     pthread_t threads[2];
     unsigned started = is_owner_in ? 1 : 2;
-    alarm(TIME_LIMIT_S);
+    fault_limit_time();
     if (is_warm) {
         warm_up();
     }

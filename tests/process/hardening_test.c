@@ -14,13 +14,16 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCKS 400u
@@ -270,6 +273,32 @@ static void zero_on_free_gives_the_pages_of_long_blocks_back(void **state) {
     run("free-a-long-block", "HAKMEM_ZERO_ON_FREE=1");
 }
 
+/* In a pipe of packets each write is one. */
+static void a_fault_is_told_in_one_write(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    static const char beginning[] = "hakmem: free(): double free of 0x";
+    char packet[512];
+    int ends[2], status;
+    assert_int_equal(pipe2(ends, O_DIRECT | O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        void *block = malloc(64);
+        (void)dup2(ends[1], STDERR_FILENO);
+        free(block);
+        free(block);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    ssize_t bytes = read(ends[0], packet, sizeof packet);
+    assert_true(bytes > (ssize_t)sizeof beginning && packet[bytes - 1] == '\n');
+    assert_memory_equal(packet, beginning, sizeof beginning - 1);
+    assert_int_equal(read(ends[0], packet, sizeof packet), 0);
+    close(ends[0]);
+}
+
 int main(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < COUNT_OF(modes); i++) {
         if (strcmp(modes[i].name, argv[1]) == 0) {
@@ -278,6 +307,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(freed_memory_holds_what_the_program_left_there),
+        cmocka_unit_test(a_fault_is_told_in_one_write),
         cmocka_unit_test(no_mapping_is_writable_and_executable),
         cmocka_unit_test(randomized_addresses_differ_from_run_to_run),
         cmocka_unit_test(randomized_blocks_come_in_no_order),
