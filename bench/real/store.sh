@@ -2,7 +2,8 @@
 # A redis server without disk, on a socket of its own; half a minute's load in a second; then it is told to stop.
 set -eu
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+server=
+trap 'test -z "$server" || kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
 redis-server --port 0 --unixsocket "$folder/socket" --save '' --appendonly no --dir "$folder" --logfile "$folder/log" &
 server=$!
 while [ ! -S "$folder/socket" ]; do
@@ -15,3 +16,4 @@ test "$keys" -gt 15000
 echo filled
 redis-cli -s "$folder/socket" shutdown nosave || true
 wait $server
+server=
