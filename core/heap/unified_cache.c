@@ -213,7 +213,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     state->proofs = 0;
     unsigned capacity = lower_capacity(heap, class_idx);
     if (capacity < state->capacity_blocks) {
-        return_oldest(heap, class_idx, half + MARKS);
+        return_oldest(heap, class_idx, state->capacity_blocks - capacity + 1); /* which leaves room for one */
         (void)resize(heap, class_idx, capacity);
     } else {
         return_oldest(heap, class_idx, half < SPILL_IN_DEBT ? half : SPILL_IN_DEBT);

@@ -27,12 +27,13 @@
 #define CLASS_64    3 /* the class of 64-byte blocks */
 #define LOAD_BLOCKS 10000
 #define PEAK_BLOCKS (48 * 1024 * 1024 / 512)
+#define REST_BLOCKS (96 * 1024 * 1024 / 512)
 
 static struct child child;
 
 /* ---- what the children do --------------------------------------------------------------------------- */
 
-static void *held[PEAK_BLOCKS];
+static void *held[REST_BLOCKS];
 
 static inline void take(unsigned count, size_t bytes) {
     for (unsigned i = 0; i < count; i++) {
@@ -100,12 +101,12 @@ static inline void run_peak(void) {
 }
 
 /*
- * 32 MiB stay live, so that a few MiB may stay free; 16 MiB more are freed; then a rest, and then so little
- * that nothing of what was freed is wanted again.
+ * 64 MiB stay live, so that 9 MiB may stay free; 32 MiB more are freed; then a rest, and then so little that
+ * nothing of what was freed is wanted again.
  */
 static inline void run_rest(void) {
-    take(PEAK_BLOCKS, 500);
-    for (unsigned i = PEAK_BLOCKS / 3 * 2; i < PEAK_BLOCKS; i++) {
+    take(REST_BLOCKS, 500);
+    for (unsigned i = REST_BLOCKS / 3 * 2; i < REST_BLOCKS; i++) {
         free(held[i]);
     }
     usleep(100000);
