@@ -26,7 +26,7 @@ def folder(name: str) -> str:
     return tempfile.mkdtemp(prefix=name + "-", dir=_folder)
 
 
-def library(name: str, *macros: str, source: str = "fake_alloc.c") -> str:
+def fake_allocator(name: str, *macros: str, source: str = "fake_alloc.c") -> str:
     """A fake allocator, compiled on first use."""
     if name not in _built:
         path = os.path.join(_folder, name + ".so")

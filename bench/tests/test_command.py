@@ -24,7 +24,7 @@ def compiled(name: str, source: str, *flags: str) -> str:
 
 class Commands(unittest.TestCase):
     def compare(self, *command: str, options=(), **more) -> tuple:
-        fake = support.library("slow200", "FAKE_SPIN=200")
+        fake = support.fake_allocator("slow200", "FAKE_SPIN=200")
         run = support.compare(
             *FEW, f"--alloc=fake={fake}", "--only", "glibc,fake", *options, command=command, **more
         )
@@ -87,7 +87,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(failures, {})
 
     def test_a_program_linked_with_an_allocator_of_its_own_is_compared_with_libc_too(self):
-        own = support.library("own", "FAKE_SPIN=1")
+        own = support.fake_allocator("own", "FAKE_SPIN=1")
         source = "#include <stdlib.h>\nint main(void) { return malloc(10) == NULL; }\n"
         _, failures = self.compare(compiled("linked", source, "-x", "none", own))
         self.assertEqual(failures, {})
@@ -103,7 +103,7 @@ class RealPrograms(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("sqlite3") and shutil.which("jq"), "sqlite3 or jq is not installed")
     def test_each_program_is_a_row_with_time_and_memory(self):
-        fake = support.library("slow200", "FAKE_SPIN=200")
+        fake = support.fake_allocator("slow200", "FAKE_SPIN=200")
         run = support.compare(
             *self.ROWS, "--rows", "sqlite3,jq", f"--alloc=fake={fake}", "--only", "glibc,fake"
         )

@@ -18,7 +18,7 @@ SHORT = ("--rows", "tiny_hot", "--target", "0.02", "--clock", "cpu")
 def slow(factor: float) -> str:
     """A malloc that spins, this factor longer than slow(1): far longer than anything around it."""
     steps = int(300 * factor)
-    return support.library(f"slow{steps}", f"FAKE_SPIN={steps}")
+    return support.fake_allocator(f"slow{steps}", f"FAKE_SPIN={steps}")
 
 
 def fakes(**paths: str) -> list:
@@ -64,7 +64,7 @@ class Verdicts(unittest.TestCase):
 class Failures(unittest.TestCase):
     def fails(self, name: str, *macros: str, extra=()) -> tuple:
         run = support.compare(
-            *SHORT, "--rounds", "2", *extra, *fakes(good=slow(0.1), bad=support.library(name, *macros))
+            *SHORT, "--rounds", "2", *extra, *fakes(good=slow(0.1), bad=support.fake_allocator(name, *macros))
         )
         row = run.results()["rows"][0]
         self.assertEqual(run.code, 1, run.out + run.err)
@@ -93,7 +93,7 @@ class Failures(unittest.TestCase):
             "--rounds",
             "2",
             "--no-noise-check",
-            *fakes(good=slow(0.1), none=support.library("none", source="no_alloc.c")),
+            *fakes(good=slow(0.1), none=support.fake_allocator("none", source="no_alloc.c")),
         )
         self.assertEqual(run.code, 1)
         self.assertIn("not in effect: malloc comes from", run.results()["rows"][0]["failures"]["none"])
@@ -101,7 +101,7 @@ class Failures(unittest.TestCase):
 
     def test_when_nothing_works_the_report_still_stands(self):
         run = support.compare(
-            *SHORT, "--rounds", "2", *fakes(bad=support.library("crash", "FAKE_CRASH_AFTER=500"))
+            *SHORT, "--rounds", "2", *fakes(bad=support.fake_allocator("crash", "FAKE_CRASH_AFTER=500"))
         )
         self.assertEqual(run.code, 1, run.err)
         self.assertIn("crash!", run.out)

@@ -114,14 +114,14 @@ class Programs(unittest.TestCase):
         self.assertIn(b"--mode=fifo|lifo|random", run("batch", "--help").stdout)
 
     def test_a_block_handed_out_twice_is_noticed(self):
-        cheat = support.library("twice", "FAKE_TWICE=40")
+        cheat = support.fake_allocator("twice", "FAKE_TWICE=40")
         for program in ("random_mixed", "larson", "mid_mt_gap", "batch", "fragment", "tiny_hot"):
             done = run(program, "5000", "64", "7", preload=cheat)
             self.assertEqual(done.returncode, 3, f"{program}: {done.stdout.decode()}{done.stderr.decode()}")
             self.assertIn(b"damaged block", done.stderr)
 
     def test_no_memory_is_told(self):
-        done = run("random_mixed", "5000", "64", "7", preload=support.library("empty", "FAKE_NULL_AFTER=100"))
+        done = run("random_mixed", "5000", "64", "7", preload=support.fake_allocator("empty", "FAKE_NULL_AFTER=100"))
         self.assertEqual(done.returncode, 4)
         self.assertIn(b"no memory", done.stderr)
 
