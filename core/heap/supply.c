@@ -190,6 +190,7 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
         struct slab *slab = lease_warm(heap, class_idx);
         if (slab != NULL) {
             HAK_COUNT(&state->counters, warm_hits, 1);
+            note_foreign_frees(heap, class_idx, slab);
         } else if (got != 0) {
             break; /* a short refill costs less than a new slab */
         } else {
@@ -198,7 +199,6 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
         if (slab == NULL) {
             break;
         }
-        note_foreign_frees(heap, class_idx, slab);
         unsigned taken = hak_blocks_take(slab, refs + got, want - got);
         got += taken;
         release_taken(heap, slab, taken, got < want);

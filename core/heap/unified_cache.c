@@ -132,9 +132,9 @@ static void adapt_to_export(struct heap *heap, unsigned class_idx) {
     unsigned bytes = hak_supply_shares(heap, class_idx) ? SHARED_BYTES : EXPORT_BYTES;
     unsigned few = bytes / hak_class_block_bytes[class_idx];
     few = few < first_refill(CAPACITY_FIRST) ? first_refill(CAPACITY_FIRST) : few;
-    if (first_refill(state->capacity_blocks) > few &&
-        lower_capacity(heap, class_idx) < state->capacity_blocks) {
-        (void)resize(heap, class_idx, lower_capacity(heap, class_idx));
+    unsigned capacity = lower_capacity(heap, class_idx);
+    if (first_refill(state->capacity_blocks) > few && capacity < state->capacity_blocks) {
+        (void)resize(heap, class_idx, capacity);
     }
     state->refill_blocks = (uint16_t)(few < state->capacity_blocks ? few : state->capacity_blocks);
 }

@@ -78,11 +78,6 @@ static unsigned sweep_range(struct sweep *sweep, unsigned from, unsigned to) {
     return to;
 }
 
-/* A slab of one unit has at most 16 OS pages: it knows which of them were purged. */
-static bool knows_purged_pages(const struct slab *slab) {
-    return slab->units == 1;
-}
-
 /* The OS pages that blocks [first, end) of a slab of one unit lie on, as a mask. */
 static uint32_t pages_of_blocks(const struct slab *slab, unsigned first, unsigned end) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
@@ -194,7 +189,7 @@ static unsigned take(struct slab *slab, struct block_ref *refs, unsigned want) {
 /* The OS pages of blocks that were taken out of a slab of one unit; of a larger one any. */
 static HAK_COLD uint32_t pages_of(const struct slab *slab, const struct block_ref *refs, unsigned count) {
     uint32_t mask = 0;
-    for (unsigned i = 0; knows_purged_pages(slab) && i < count; i++) {
+    for (unsigned i = 0; hak_slab_knows_purged_pages(slab) && i < count; i++) {
         unsigned idx = (unsigned)(refs[i].header - slab->map);
         mask |= pages_of_blocks(slab, idx, idx + 1);
     }
@@ -258,10 +253,10 @@ static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, un
     size_t page_bytes = hak_os_page_bytes();
     unsigned from = (unsigned)(hak_round_up(first * block_bytes, page_bytes) / page_bytes);
     unsigned to = (unsigned)(end * block_bytes / page_bytes);
-    while (knows_purged_pages(slab) && from < to && is_purged(slab, from)) {
+    while (hak_slab_knows_purged_pages(slab) && from < to && is_purged(slab, from)) {
         from++;
     }
-    while (knows_purged_pages(slab) && from < to && is_purged(slab, to - 1)) {
+    while (hak_slab_knows_purged_pages(slab) && from < to && is_purged(slab, to - 1)) {
         to--;
     }
     if (from >= to) {
@@ -271,7 +266,7 @@ static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, un
     if (hak_os_purge((void *)(slab->base + from * page_bytes), (to - from) * page_bytes) != 0) {
         return 0;
     }
-    if (!knows_purged_pages(slab)) {
+    if (!hak_slab_knows_purged_pages(slab)) {
         return to - from;
     }
     slab->purged_mask |= (uint16_t)(hak_mask32(to - from) << from);

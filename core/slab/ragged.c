@@ -21,11 +21,6 @@ static unsigned ragged_at_most(const struct slab *slab) {
     return spread < half ? spread : half;
 }
 
-static unsigned used_blocks(const struct slab *slab) {
-    /* relaxed: what is freed meanwhile makes it ragged, if it is */
-    return (unsigned)(slab->capacity_blocks - hak_slab_word_count(hak_atomic_load_relaxed(&slab->word)));
-}
-
 static void set_threshold(struct slab *slab, unsigned blocks) {
     hak_atomic_store_relaxed(&slab->ragged_blocks, (uint16_t)blocks); /* relaxed: as in hak_ragged_begins() */
 }
@@ -35,7 +30,7 @@ void hak_ragged_reset(struct slab *slab) {
 }
 
 void hak_ragged_raise(struct slab *slab, unsigned taken_blocks) {
-    unsigned half = (used_blocks(slab) + taken_blocks) / 2;
+    unsigned half = (hak_slab_used_blocks(slab) + taken_blocks) / 2;
     if (half > hak_atomic_load_relaxed(&slab->ragged_blocks)) { /* relaxed: written under the lease */
         unsigned most = ragged_at_most(slab);
         set_threshold(slab, half < most ? half : most);
@@ -43,7 +38,7 @@ void hak_ragged_raise(struct slab *slab, unsigned taken_blocks) {
 }
 
 void hak_ragged_lower(struct slab *slab) {
-    set_threshold(slab, used_blocks(slab) / 2);
+    set_threshold(slab, hak_slab_used_blocks(slab) / 2);
 }
 
 static void set_waiting(size_t waiting) {
@@ -62,13 +57,13 @@ void hak_ragged_enter(struct slab *slab) {
 }
 
 void hak_ragged_enter_if_due(struct slab *slab) {
-    if (hak_ragged_begins(slab, used_blocks(slab))) {
+    if (hak_ragged_begins(slab, hak_slab_used_blocks(slab))) {
         hak_ragged_enter(slab);
     }
 }
 
 bool hak_ragged_is_still(const struct slab *slab) {
-    return used_blocks(slab) <= ragged_at_most(slab);
+    return hak_slab_used_blocks(slab) <= ragged_at_most(slab);
 }
 
 void hak_ragged_forget(struct superslab *s, const struct slab *slab) {
@@ -77,6 +72,10 @@ void hak_ragged_forget(struct superslab *s, const struct slab *slab) {
         s->ragged_slabs &= ~bit;
         set_waiting(hak_superslab_pool.ragged.waiting - 1);
     }
+}
+
+void hak_ragged_forget_all(void) {
+    set_waiting(0);
 }
 
 /* Leases one of a SuperSlab's that wait. */

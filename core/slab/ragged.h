@@ -60,6 +60,9 @@ HAK_COLD bool hak_ragged_is_still(const struct slab *slab);
 /* It is about to be nobody's. Under the SuperSlab lock, as all that follow. */
 void hak_ragged_forget(struct superslab *superslab, const struct slab *slab);
 
+/* None waits any more: who clears the SuperSlabs' masks calls this. */
+void hak_ragged_forget_all(void);
+
 /* Takes the lease of the slab whose turn it is; NULL if the turn is skipped or none can be leased. */
 HAK_COLD struct slab *hak_ragged_next(void);
 

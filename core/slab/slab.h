@@ -70,6 +70,11 @@ HAK_INLINE unsigned hak_slab_relist_blocks(const struct slab *slab) {
     return blocks == 0 ? 1 : blocks;
 }
 
+/* A slab of one unit has at most 16 OS pages: it knows which of them were purged. */
+HAK_INLINE bool hak_slab_knows_purged_pages(const struct slab *slab) {
+    return slab->units == 1;
+}
+
 /*
  * Sets a taken, unassigned slab up for a class: header map, registry words. Returns 0 with the lease held
  * (all blocks free, place NOWHERE), or ENOMEM with the slab unassigned as before.

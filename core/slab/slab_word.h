@@ -81,4 +81,10 @@ HAK_INLINE uint64_t hak_slab_word_initial(unsigned class_idx, uint32_t owner, un
            HAK_LEASED | (capacity_blocks + HAK_COUNT_BIAS);
 }
 
+/* Blocks in use or cached, as far as frees are counted. A hint unless all threads are quiet. */
+HAK_INLINE unsigned hak_slab_used_blocks(const struct slab *slab) {
+    /* relaxed: what is freed meanwhile is counted by a swap that decides anew */
+    return (unsigned)(slab->capacity_blocks - hak_slab_word_count(hak_atomic_load_relaxed(&slab->word)));
+}
+
 #endif

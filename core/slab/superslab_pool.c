@@ -207,7 +207,8 @@ void hak_superslab_forget_thin(void) {
             update_dirty_list(s);
         }
     }
-    hak_superslab_pool.thin_bytes = hak_superslab_pool.purged_bytes = hak_superslab_pool.ragged.waiting = 0;
+    hak_superslab_pool.thin_bytes = hak_superslab_pool.purged_bytes = 0;
+    hak_ragged_forget_all();
 }
 
 bool hak_superslab_may_be_huge(void) {

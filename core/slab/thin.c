@@ -44,8 +44,7 @@ void hak_thin_enter(struct slab *slab) {
 }
 
 void hak_thin_enter_if_due(struct slab *slab) {
-    int free_blocks = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word)); /* relaxed: as in mark() */
-    if (HAK_UNLIKELY(hak_thin_begins(slab, (unsigned)(slab->capacity_blocks - free_blocks)))) {
+    if (HAK_UNLIKELY(hak_thin_begins(slab, hak_slab_used_blocks(slab)))) {
         hak_thin_enter(slab);
     }
 }
@@ -60,7 +59,7 @@ void hak_thin_end(struct slab *slab) {
 }
 
 void hak_thin_take(struct slab *slab, uint32_t pages, size_t taken_bytes) {
-    bool knows_pages = slab->units == 1;
+    bool knows_pages = hak_slab_knows_purged_pages(slab);
     if (slab->purged_pages == 0 || (knows_pages && (slab->purged_mask & pages) == 0)) {
         return;
     }

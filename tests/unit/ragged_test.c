@@ -5,10 +5,8 @@
  *
  * suite: limit 60 s
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include "hakmem.h"
+#include "sparse_kit.h"
+
 #include "heap/heap.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
@@ -16,53 +14,19 @@
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 #include "support/target.h"
-#include "support/test.h"
 
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#define BLOCK_BYTES     512u
-#define BLOCKS_PER_SLAB 128u
-#define SLABS           400u
-#define BLOCKS          (SLABS * BLOCKS_PER_SLAB)
-#define EVERY           16u /* of as many blocks one stays: a page in two is free */
-#define NEW_BYTES       8192u
-#define NEW_PER_SLAB    8u
-#define NEW_SLABS       260u /* each gives two of the others their turn */
-#define CACHED_SLABS    16u  /* that blocks in caches may keep from being ragged */
+#define EVERY        16u /* of as many blocks one stays: a page in two is free */
+#define NEW_BYTES    8192u
+#define NEW_PER_SLAB 8u
+#define NEW_SLABS    260u /* each gives two of the others their turn */
+#define CACHED_SLABS 16u  /* that blocks in caches may keep from being ragged */
 
-static unsigned purge_calls;
-
-int madvise(void *address, size_t bytes, int advice) {
-    purge_calls += advice == MADV_DONTNEED;
-    return (int)syscall(SYS_madvise, address, bytes, advice);
-}
-
-static void *blocks[BLOCKS];
 static void *new_blocks[NEW_SLABS * NEW_PER_SLAB];
 
 static size_t waiting(void) {
     return hak_superslab_pool.ragged.waiting;
-}
-
-static void fill(void) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BLOCK_BYTES);
-        CHECK(blocks[i] != NULL);
-        memset(blocks[i], 1, BLOCK_BYTES);
-    }
-}
-
-static void free_but_every(unsigned every) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        if (every == 0 || i % every != 0) {
-            hak_free(blocks[i]);
-            blocks[i] = NULL;
-        }
-    }
 }
 
 static void take_new_slabs(unsigned slabs) {

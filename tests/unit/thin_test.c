@@ -4,39 +4,19 @@
  *
  * suite: limit 60 s
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include "hakmem.h"
+#include "sparse_kit.h"
+
 #include "heap/heap.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 #include "slab/thin.h"
 #include "support/target.h"
-#include "support/test.h"
 
 #include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#define BLOCK_BYTES     512u
-#define BLOCKS_PER_SLAB 128u
-#define SLABS           400u
-#define BLOCKS          (SLABS * BLOCKS_PER_SLAB)
-#define CACHED_MAX      1024u /* blocks that caches hold, which count as used */
-
-static unsigned purge_calls;
-
-int madvise(void *address, size_t bytes, int advice) {
-    purge_calls += advice == MADV_DONTNEED;
-    return (int)syscall(SYS_madvise, address, bytes, advice);
-}
-
-static void *blocks[BLOCKS];
+#define CACHED_MAX 1024u /* blocks that caches hold, which count as used */
 
 static size_t thin_bytes(void) {
     struct hak_superslab_counts counts;
@@ -44,34 +24,9 @@ static size_t thin_bytes(void) {
     return counts.thin_bytes;
 }
 
-static void fill(void) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BLOCK_BYTES);
-        CHECK(blocks[i] != NULL);
-        memset(blocks[i], 1, BLOCK_BYTES);
-    }
-}
-
-/* Frees all but every `every`-th block of the run of addresses in which they were handed out. */
-static void free_but_every(unsigned every) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        if (i % every != 0) {
-            hak_free(blocks[i]);
-            blocks[i] = NULL;
-        }
-    }
-}
-
-static void free_rest(void) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-        blocks[i] = NULL;
-    }
-}
-
 static int nothing_is_left(void **state) {
     (void)state;
-    free_rest();
+    free_but_every(0);
     (void)hak_trim(0);
     check_heap();
     return 0;
@@ -234,7 +189,7 @@ static void a_child_starts_without_thin_slabs(void **state) {
     if (child == 0) {
         (void)hak_trim(0);
         check_heap();
-        free_rest();
+        free_but_every(0);
         fill();
         check_heap();
         _exit(0);

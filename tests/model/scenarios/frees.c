@@ -172,12 +172,16 @@ static void leave_one_counted(void) {
     kit_return(&refs[KIT_BLOCKS - 1], 1);
 }
 
-static void sweep_two(void) {
-    taken_count = hak_supply_take(hak_heap_attach(), KIT_CLASS, taken, 2);
+static void sweep_two_of(unsigned class_idx) {
+    taken_count = hak_supply_take(hak_heap_attach(), class_idx, taken, 2);
     MODEL_CHECK(taken_count != 0);
     for (unsigned i = 0; i < taken_count; i++) {
         kit_use(&taken[i]);
     }
+}
+
+static void sweep_two(void) {
+    sweep_two_of(KIT_CLASS);
 }
 
 static void free_by_gate(void) {
@@ -205,11 +209,7 @@ static void leave_one_of_many_counted(void) {
 }
 
 static void sweep_two_of_many(void) {
-    taken_count = hak_supply_take(hak_heap_attach(), KIT_CLASS_MANY, taken, 2);
-    MODEL_CHECK(taken_count != 0);
-    for (unsigned i = 0; i < taken_count; i++) {
-        kit_use(&taken[i]);
-    }
+    sweep_two_of(KIT_CLASS_MANY);
 }
 
 static void free_last_by_gate(void) {
