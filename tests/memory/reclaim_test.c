@@ -3,7 +3,7 @@
  *
  * suite: limit 60 s
  * Children keep free memory of each kind, then may not have more address space (RLIMIT_AS), then ask for what
- * only fits in place of what they keep.
+ * only fits in place of what they keep. When they are refused at last, nothing that could go back is left.
  */
 #include "memory/rss_kit.h"
 #include "support/child.h"
@@ -18,6 +18,9 @@
 #define KEPT_BYTES  ((size_t)64 * MIB)
 #define ROOM_BYTES  MIB
 #define ASKED_BYTES ((size_t)48 * MIB)
+#define AHEAD_BYTES ((size_t)8192)
+
+#define AHEAD_SLAB_BLOCKS 8u
 
 static size_t address_space_bytes(void) {
     return proc_bytes("/proc/self/status", "VmSize:");
@@ -28,11 +31,17 @@ static void allow_no_more(void) {
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
-/* Fills and frees so much in blocks of one size; all of it is kept, since the floor is that high. */
-static void keep(size_t block_bytes) {
+/*
+ * Fills and frees so much in blocks of one size; all of it is kept, since the floor is that high. Scattered,
+ * the last ones, which the thread's cache holds, lie in every SuperSlab.
+ */
+static void keep(size_t block_bytes, bool is_scattered) {
     size_t count = KEPT_BYTES / block_bytes;
     void **blocks = map_own(count * sizeof *blocks);
     fill_blocks(blocks, count, block_bytes);
+    if (is_scattered) {
+        shuffle(blocks, count, 42);
+    }
     (void)free_blocks(blocks, count, 0);
     (void)munmap(blocks, count * sizeof *blocks);
 }
@@ -40,7 +49,7 @@ static void keep(size_t block_bytes) {
 static pthread_barrier_t kept, over;
 
 static void *keep_and_sleep(void *block_bytes) {
-    keep((size_t)(uintptr_t)block_bytes);
+    keep((size_t)(uintptr_t)block_bytes, false); /* what another thread caches stays there */
     pthread_barrier_wait(&kept);
     pthread_barrier_wait(&over);
     return NULL;
@@ -66,6 +75,20 @@ struct request {
     bool is_kept_by_other;
 };
 
+static struct hak_stats stats_now(void) {
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    return stats;
+}
+
+/* The limit is there; and when it is reached, caches are empty and no SuperSlab is kept for nothing. */
+static void is_refused(bool has_other_thread) {
+    CHECK(launder(malloc(2 * KEPT_BYTES)) == NULL && errno == ENOMEM);
+    struct hak_stats stats = stats_now();
+    CHECK(has_other_thread || stats.cached_bytes == 0);
+    CHECK(stats.superslabs_empty == 0);
+}
+
 static int ask(void *context) {
     const struct request *request = context;
     pthread_t thread;
@@ -77,12 +100,12 @@ static int ask(void *context) {
               0);
         pthread_barrier_wait(&kept);
     } else {
-        keep(request->kept_block_bytes);
+        keep(request->kept_block_bytes, true);
     }
     CHECK(address_space_bytes() >= KEPT_BYTES);
     allow_no_more();
     CHECK(can_have(request->asked_block_bytes));
-    CHECK(launder(malloc(2 * KEPT_BYTES)) == NULL && errno == ENOMEM); /* the limit is there */
+    is_refused(request->is_kept_by_other);
     check_heap();
     return 0;
 }
@@ -132,6 +155,53 @@ static void what_a_sleeping_thread_freed_gives_way_to_small_blocks(void **state)
     is_given(100 * KIB, 500, true);
 }
 
+/*
+ * A class that misses four times in a row has three slabs fetched for it ahead of need. A thread stops right
+ * after that: they are wholly free, and nobody's but its own.
+ */
+static void *have_slabs_fetched_ahead(void *unused) {
+    for (unsigned i = 0; i < 3 * AHEAD_SLAB_BLOCKS + 1; i++) {
+        CHECK(launder(malloc(AHEAD_BYTES)) != NULL);
+    }
+    pthread_barrier_wait(&kept);
+    pthread_barrier_wait(&over);
+    return unused;
+}
+
+/* Asking for the figures gives wholly free slabs back as well, but counts them first: so once, at the end. */
+static int count_beside_slabs_fetched_ahead(void *is_asking) {
+    pthread_t thread;
+    pthread_barrier_init(&kept, NULL, 2);
+    pthread_barrier_init(&over, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, have_slabs_fetched_ahead, NULL) == 0);
+    pthread_barrier_wait(&kept);
+    if (is_asking != NULL) {
+        allow_no_more();
+        CHECK(launder(malloc(2 * KEPT_BYTES)) == NULL && errno == ENOMEM);
+    }
+    struct hak_stats stats = stats_now();
+    const struct hak_class_stats *found = stats.classes;
+    while (found->block_bytes != AHEAD_BYTES) {
+        found++;
+    }
+    CHECK((found->free_blocks >= 2 * AHEAD_SLAB_BLOCKS) == (is_asking == NULL));
+    check_heap();
+    return 0;
+}
+
+static void slabs_that_a_sleeping_thread_fetched_ahead_give_way(void **state) {
+    static struct child child;
+    static bool is_asking = true;
+    bool *const contexts[] = {NULL, &is_asking}; /* they are there, and then they are not */
+    (void)state;
+    REQUIRE_HAK();
+    for (unsigned i = 0; i < COUNT_OF(contexts); i++) {
+        child = (struct child){.function = count_beside_slabs_fetched_ahead, .context = contexts[i]};
+        child_run(&child);
+        assert_child_succeeded(&child);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slabs_give_way_to_a_large_block),
@@ -141,6 +211,7 @@ int main(void) {
         cmocka_unit_test(large_blocks_give_way_to_a_larger_one),
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way),
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way_to_small_blocks),
+        cmocka_unit_test(slabs_that_a_sleeping_thread_fetched_ahead_give_way),
     };
     return cmocka_run_group_tests_name("reclaim", tests, NULL, heap_is_sound);
 }
