@@ -61,24 +61,7 @@ static void find_own_code(void) {
     }
 }
 
-void hak_trace_prepare(unsigned frames, bool is_seldom) {
-    void *first[1];
-    hak_check_find_libc();
-    if (frames == 0 || hak_trace_table_prepare() != 0) {
-        return;
-    }
-    traces.has_tables = hak_unwind_prepare();
-    traces.asks_libc = hak_check_libc.backtrace != NULL && !(is_seldom && traces.has_tables);
-    if (traces.asks_libc) {
-        (void)hak_check_libc.backtrace(first, 1); /* loads libgcc_s, which no free may do */
-    }
-    find_libc();
-    find_own_code();
-    traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
-}
-
-/* ---- walking ---- */
-
+/* The main thread's opens a file, any other's asks for its processors. */
 static void find_stack(void) {
     pthread_attr_t attributes;
     void *low;
@@ -94,6 +77,25 @@ static void find_stack(void) {
     }
     (void)hak_check_libc.destroy(&attributes);
 }
+
+void hak_trace_prepare(unsigned frames, bool is_seldom) {
+    void *first[1];
+    hak_check_find_libc();
+    if (frames == 0 || hak_trace_table_prepare() != 0) {
+        return;
+    }
+    traces.has_tables = hak_unwind_prepare();
+    traces.asks_libc = hak_check_libc.backtrace != NULL && !(is_seldom && traces.has_tables);
+    if (traces.asks_libc) {
+        (void)hak_check_libc.backtrace(first, 1); /* loads libgcc_s, which no free may do */
+    }
+    find_libc();
+    find_own_code();
+    find_stack(); /* now: a filter may later forbid to open files */
+    traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
+}
+
+/* ---- walking ---- */
 
 static bool is_frame(uintptr_t frame) {
     return frame >= own_stack.low && frame < own_stack.high &&

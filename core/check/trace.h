@@ -8,7 +8,8 @@
  * rule, a signal's for one.
  *
  * Any thread, no lock held or taken, errno left alone. A thread's first trace asks pthreads where its stack
- * is, which may allocate; what allocates inside gets no trace.
+ * is, which may allocate; what allocates inside gets no trace. For the thread that prepares, that is done
+ * then.
  */
 #ifndef HAK_CHECK_TRACE_H
 #define HAK_CHECK_TRACE_H
