@@ -1,5 +1,5 @@
 #!/bin/bash
-# suite: limit 180 s
+# suite: limit 180 s, room 80 MiB
 # `make install` puts a library in place that C and C++ programs find, by every way there is to link it, and
 # `make uninstall` takes all of it away again.
 . "$(dirname "$0")/lib.sh" || exit 1

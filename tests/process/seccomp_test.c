@@ -126,7 +126,9 @@ static int live_under_the_filter(void *unused) {
 
 static int fork_under_the_filter(void *unused) {
     (void)unused;
-    CHECK(forbid_other_calls(true));
+    if (!forbid_other_calls(true)) {
+        return CHILD_SKIP;
+    }
     (void)syscall(SYS_getppid);
     return 0;
 }
@@ -168,6 +170,9 @@ static void the_filter_would_notice_another_call(void **state) {
     (void)state;
     static struct child child = {.function = fork_under_the_filter};
     child_run(&child);
+    if (child_exit_status(&child) == CHILD_SKIP) {
+        SKIP_BECAUSE("no seccomp filters here");
+    }
     assert_int_equal(child_signal(&child), SIGSYS);
 }
 
