@@ -18,6 +18,7 @@
 #define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
 #define UNBOUND_BYTES   ((uintptr_t)1 << 20)       /* of a stack that is not the thread's own */
+#define GETATTR_BYTES   4096u                      /* more than the code of pthread_getattr_np() has */
 #define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
 
 /* Where the calling thread's stack lies. Owner: the thread. high 0: not asked yet. */
@@ -210,13 +211,34 @@ static unsigned skip_own(void **frames, unsigned count) {
     return count - own < traces.frames_max ? count - own : traces.frames_max;
 }
 
+/*
+ * Whether the program asks pthreads where this thread's stack is, which allocates under the thread's lock: we
+ * would wait for ourselves.
+ */
+static bool is_asked_for_stack(struct hak_frame from) {
+    void *frames[OWN_FRAMES_MAX + 2]; /* and pthread_getattr_np(), and what called it */
+    unsigned count = 0;
+    bool is_whole;
+    if (traces.has_tables) {
+        count = walk_tables(from, frames, OWN_FRAMES_MAX + 2, &is_whole);
+    } else if (traces.asks_libc) {
+        count = (unsigned)hak_check_libc.backtrace(frames, OWN_FRAMES_MAX + 2);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if ((uintptr_t)frames[i] - (uintptr_t)hak_check_libc.getattr < GETATTR_BYTES) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether a trace may be taken now; then to be followed by end_walk(). */
-static bool begin_walk(void) {
+static bool begin_walk(struct hak_frame from) {
     if (traces.frames_max == 0 || own_stack.is_busy) {
         return false;
     }
     own_stack.is_busy = true;
-    if (own_stack.high == 0) {
+    if (own_stack.high == 0 && !is_asked_for_stack(from)) {
         find_stack();
     }
     return true;
@@ -231,11 +253,12 @@ static const struct hak_trace *end_walk(void **frames, unsigned count) {
 const struct hak_trace *hak_trace_take(void) {
     void *frames[HAK_TRACE_FRAMES_MAX + OWN_FRAMES_MAX];
     int saved_errno = errno;
-    if (!begin_walk()) {
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    if (!begin_walk(caller_of(frame))) {
         return NULL;
     }
     unsigned max = traces.frames_max + OWN_FRAMES_MAX;
-    unsigned count = walk((uintptr_t)__builtin_frame_address(0), frames, max);
+    unsigned count = walk(frame, frames, max);
     errno = saved_errno;
     return end_walk(frames, count);
 }
@@ -244,7 +267,7 @@ const struct hak_trace *hak_trace_take_from(const struct hak_frame *frame) {
     void *frames[HAK_TRACE_FRAMES_MAX];
     int saved_errno = errno;
     bool is_whole;
-    if (!traces.has_tables || !begin_walk()) {
+    if (!traces.has_tables || !begin_walk(*frame)) {
         return hak_trace_take();
     }
     unsigned count = walk_tables(*frame, frames, traces.frames_max, &is_whole);

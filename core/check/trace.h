@@ -9,7 +9,7 @@
  *
  * Any thread, no lock held or taken, errno left alone. A thread's first trace asks pthreads where its stack
  * is, which may allocate; what allocates inside gets no trace. For the thread that prepares, that is done
- * then.
+ * then. Where the program itself asks pthreads just then, it is left to the next trace.
  */
 #ifndef HAK_CHECK_TRACE_H
 #define HAK_CHECK_TRACE_H

@@ -4,6 +4,9 @@
  *
  * suite: flavours checked
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_getattr_np */
+#endif
 #include "support/child.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -174,6 +177,38 @@ static void one_of_n_blocks_is_sampled(void **state) {
     }
 }
 
+/* Its first allocation is made inside of pthreads, which hold the thread's own lock then. */
+static void *ask_where_the_stack_is(void *unused) {
+    pthread_attr_t attributes;
+    (void)unused;
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    void *block = launder(malloc(100));
+    CHECK(block != NULL);
+    free(block);
+    return NULL;
+}
+
+static int ask_on_a_thread(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, ask_where_the_stack_is, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
+static void a_thread_may_ask_first_where_its_stack_is(void **state) {
+    static const char *const options[] = {"HAKMEM_CHECK=1", "HAKMEM_GUARD_SAMPLE=1"};
+    (void)state;
+    for (unsigned i = 0; i < COUNT_OF(options); i++) {
+        child = (struct child){.program = own_path(),
+                               .timeout_s = 20,
+                               .arguments = {"ask"},
+                               .environment = {"HAKMEM_CHECK=0", options[i]}};
+        child_run(&child);
+        assert_child_succeeded(&child);
+    }
+}
+
 /* More address space than there is, once what waits in the quarantine has gone. */
 static void memory_that_is_short_is_an_error_as_ever(void **state) {
     (void)state;
@@ -270,6 +305,9 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "sampled") == 0) {
         return count_sampled(NULL);
     }
+    if (argc == 2 && strcmp(argv[1], "ask") == 0) {
+        return ask_on_a_thread();
+    }
     if (argc == 2 && strcmp(argv[1], "fork") == 0) {
         return use_what_waited_in_a_child();
     }
@@ -280,6 +318,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
         cmocka_unit_test(one_of_n_blocks_is_sampled),
+        cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
