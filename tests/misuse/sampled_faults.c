@@ -9,11 +9,13 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
-#define SIZES    5
-#define BLOCKS   2000u
-#define SIGSTACK 65536
+#define SIZES           5
+#define BLOCKS          2000u
+#define SIGSTACK        65536
+#define STACK_BYTES_MAX ((rlim_t)64 << 20) /* that one test uses up */
 
 static const size_t sizes[SIZES] = {1, 40, 4000, 30000, 300000};
 
@@ -291,6 +293,10 @@ static unsigned recurse(unsigned depth) {
 static void stack_overflow_ends_on_the_other_stack(void) {
     static char other[SIGSTACK];
     stack_t stack = {.ss_sp = other, .ss_size = sizeof other};
+    struct rlimit limit;
+    must_be(getrlimit(RLIMIT_STACK, &limit) == 0);
+    limit.rlim_cur = limit.rlim_cur < STACK_BYTES_MAX ? limit.rlim_cur : STACK_BYTES_MAX;
+    must_be(setrlimit(RLIMIT_STACK, &limit) == 0);
     must_be(sigaltstack(&stack, NULL) == 0);
     install(leap, SA_ONSTACK);
     ask_for_blocks();

@@ -56,12 +56,14 @@ static struct sock_filter rules[] = {
 
 static const struct load everything = {1, 5 * MIB, 32, 48, 16};
 
+static unsigned steps = 6000;
+
 static void exercise(uint64_t seed) {
     static _Thread_local struct slot slots[128];
     struct rng rng = rng_seeded(seed);
-    for (unsigned i = 0; i < 6000; i++) {
+    for (unsigned i = 0; i < steps; i++) {
         slots_step(slots, COUNT_OF(slots), &everything, &rng);
-        if (i % 2000 == 1999) {
+        if (i % 500 == 499) {
             (void)malloc_trim(0);
         }
     }
@@ -178,6 +180,7 @@ static void the_filter_would_notice_another_call(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 2) {
+        steps = 600; /* each takes a stack and a call to the kernel or more */
         return live_under(true, strcmp(argv[1], BESIDE_A_THREAD) == 0);
     }
     if (!hak_is_there()) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # databases_test.sh - sqlite3, a redis server and a postgres server answer the same on hakmem as on libc's malloc.
 #
-# suite: limit 180 s
+# suite: limit 180 s, room 200 MiB
 # Servers listen on sockets in the suite's folder alone and are stopped by their own process id.
 # shellcheck source=tests/programs/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -73,7 +73,7 @@ run_postgres() {
     fi
     cd cluster || return
     export PGHOST=$folder PGDATABASE=postgres PGUSER=tester HOME=$folder
-    as_postgres "$postgres_folder/initdb" -D db -U tester -A trust --no-sync -E UTF8 --locale=C >log 2>&1 || return
+    as_postgres "$postgres_folder/initdb" -D db -U tester -A trust --no-sync -E UTF8 --locale=C >log || return
     as_postgres "$postgres_folder/postgres" -D db -c listen_addresses= -c unix_socket_directories="$folder" -c fsync=off \
         -c max_parallel_workers_per_gather=2 >server.log 2>&1 &
     job=$!
