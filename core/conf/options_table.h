@@ -70,7 +70,7 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     NUMBER(CHECK_FRAMES, check_frames, 12, 0, 32, "frames", "of a call stack that checked mode keeps")       \
     NUMBER(CHECK_LEAKS, check_leaks, 0, 0, 10000, "places",                                                  \
            "where what is still allocated at exit came from: listed in checked mode, most bytes first")      \
-    NUMBER(GUARD_SAMPLE, guard_sample, 0, 0, 1000000000, "blocks",                                           \
+    NUMBER(GUARD_SAMPLE, guard_sample, 0, 0, 1000000000, "allocations",                                      \
            "of which about one is given a page of its own between guard pages; 0 is none")                   \
     FLAG(HELP, help, false, "this table on stderr at start; the program goes on")
 

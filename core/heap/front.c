@@ -172,18 +172,14 @@ HAK_COLD void *hak_alloc_plain(size_t bytes) {
     return alloc_plain(bytes);
 }
 
-/* Either a sampled block, or one of ordinary make, counted. */
+/* Either a sampled block, or one of ordinary make. */
 static HAK_COLD void *alloc_sampling(size_t bytes, void *(*plain)(size_t bytes)) {
     struct heap *heap = current_heap();
-    if (heap == NULL || (bytes <= HAK_MID_MAX_BYTES && hak_cache_count(heap, hak_class_of(bytes)) != 0)) {
-        return plain(bytes); /* metered: it is not newly taken */
+    if (bytes - 1 >= HAK_MID_MAX_BYTES) {
+        hak_sampled_count();
     }
-    void *block = hak_sampled_alloc(heap, bytes);
-    if (block == NULL) {
-        block = plain(bytes);
-        hak_sampled_count(heap, bytes);
-    }
-    return block;
+    void *block = heap != NULL ? hak_sampled_alloc(heap, bytes) : NULL;
+    return block != NULL ? block : plain(bytes);
 }
 
 static bool samples(void) {

@@ -104,9 +104,9 @@ HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
     struct block_place place = {.word = word, .row = hak_word_row(word)};
     unsigned class_idx = place.row->class_idx;
     uint64_t offset = (uint64_t)(uint16_t)(uintptr_t)pointer + place.row->offset_bias;
-    unsigned __int128 product = (unsigned __int128)offset * hak_class_division.reciprocal[class_idx];
-    place.is_exact =
-        place.row->kind == HAK_KIND_SLAB && (uint64_t)product < hak_class_division.exact_below[class_idx];
+    uint64_t reciprocal = hak_registry.reciprocal[class_idx];
+    unsigned __int128 product = (unsigned __int128)offset * reciprocal;
+    place.is_exact = place.row->kind == HAK_KIND_SLAB && (uint64_t)product < reciprocal;
     place.block_idx = (uint64_t)(product >> 64);
     return place;
 }
@@ -181,14 +181,18 @@ HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t byt
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
         return miss(bytes);
     }
-    size_t class_idx = hak_class_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
-    struct block_ref *top = hak_tls.top[class_idx] - 1;
+    size_t live_header = hak_live_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
+    if (HAK_UNLIKELY(--hak_tls.until_sample < 0)) {
+        return miss(bytes);
+    }
+    struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
         return miss(bytes);
     }
-    hak_tls.top[class_idx] = top;
-    hak_count_hit(class_idx);
-    hak_cached_to_live(top->header, hak_in_register(HAK_HEADER_LIVE + class_idx));
+    live_header = hak_in_register(live_header);
+    hak_tls.top[live_header - HAK_HEADER_LIVE] = top;
+    hak_count_hit(live_header - HAK_HEADER_LIVE);
+    hak_cached_to_live(top->header, live_header);
     return top->block;
 }
 
@@ -204,16 +208,20 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
         return hak_calloc_slow(bytes);
     }
-    size_t class_idx = hak_class_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
-    struct block_ref *top = hak_tls.top[class_idx] - 1;
+    size_t live_header = hak_live_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
+    if (HAK_UNLIKELY(--hak_tls.until_sample < 0)) {
+        return hak_calloc_slow(bytes);
+    }
+    struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
         return hak_calloc_slow(bytes);
     }
-    hak_tls.top[class_idx] = top;
-    hak_count_hit(class_idx);
+    live_header = hak_in_register(live_header);
+    hak_tls.top[live_header - HAK_HEADER_LIVE] = top;
+    hak_count_hit(live_header - HAK_HEADER_LIVE);
     /* relaxed: the block is this thread's */
     bool is_zero = hak_atomic_load_relaxed(top->header) == HAK_HEADER_CACHED_ZERO;
-    hak_cached_to_live(top->header, HAK_HEADER_LIVE + class_idx);
+    hak_cached_to_live(top->header, live_header);
     return is_zero ? top->block : memset(top->block, 0, bytes);
 }
 
@@ -224,7 +232,8 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
  */
 HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
                                           struct hak_claim claim) {
-    hak_word word = hak_registry_word(block);
+    const struct hak_registry *registry = hak_registry_at_hand();
+    hak_word word = hak_registry_word_in(registry, block);
     size_t class_idx = (uint16_t)word - hak_tls.low;
     if (HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT)) {
         if (has_claim && HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP)) {
@@ -236,9 +245,8 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
     }
     uintptr_t map = hak_in_register((uintptr_t)hak_word_address(word));
     uint64_t offset = hak_in_register((uint16_t)(uintptr_t)block);
-    unsigned __int128 product = (unsigned __int128)offset * hak_class_division.reciprocal[class_idx];
-    uint64_t remainder = (uint64_t)product;
-    if (HAK_UNLIKELY(remainder >= hak_class_division.exact_below[class_idx])) {
+    unsigned __int128 product = (unsigned __int128)offset * registry->reciprocal[class_idx];
+    if (HAK_UNLIKELY((uint64_t)product >= registry->exact_below[class_idx])) {
         hak_free_slow(block, function);
         return;
     }

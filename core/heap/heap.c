@@ -41,7 +41,8 @@
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
 
 struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
-HAK_TLS struct hak_tls hak_tls = {.top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP};
+HAK_TLS struct hak_tls hak_tls = {
+    .top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP, .until_sample = INT64_MAX};
 
 struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
@@ -107,6 +108,7 @@ static struct heap *obtain(void) {
             return NULL;
         }
         heap->remote.lock.rank = HAK_RANK_SLAB_LIST;
+        heap->sampling.until_sample = INT64_MAX;
         heap->homeward.tally.handler = hak_heap_handle_event;
         heap->homeward.tally.context = heap;
         hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
@@ -209,6 +211,7 @@ static void thread_exit(void *value) {
     if (++hak_tls.exit_rounds < EXIT_ROUNDS && pthread_setspecific(exit_key, heap) == 0) {
         return; /* once more in the next round, after those who still allocate */
     }
+    heap->sampling.until_sample = hak_tls.until_sample;
     detach(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         hak_tls.top[c] = HAK_NO_CACHE_TOP;
@@ -261,6 +264,8 @@ struct heap *hak_heap_attach(void) {
     hak_tls.heap = heap;
     hak_tls.low = hak_word_low_of_heap(heap->id);
     hak_tls.state = HAK_THREAD_ATTACHED;
+    /* Less what this thread has allocated already. */
+    hak_tls.until_sample = heap->sampling.until_sample - (INT64_MAX - hak_tls.until_sample);
     if (hak_front_is_metered()) {
         hak_heap_set_metered(heap, true);
     }

@@ -49,6 +49,13 @@ struct homeward {
     _Atomic unsigned count; /* blocks since the last flush: at least those that are not counted yet */
 };
 
+/* See sampled.h. Owner: the heap's thread. */
+struct sampling {
+    uint64_t chance;      /* state of a generator */
+    uint64_t sampled_ns;  /* when this heap last gave out a sampled block; 0: never */
+    int64_t until_sample; /* what the last thread that had this heap left */
+};
+
 struct heap {
     uint32_t id;              /* const: position in the table, from 1 on */
     bool is_metered;          /* owner only: the front's tops are parked in metered_top */
@@ -56,8 +63,7 @@ struct heap {
     _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
     struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */
     struct homeward homeward;
-    int64_t sample_left;    /* owner only: blocks to be taken before one is sampled; below 0: too many were */
-    uint64_t sample_chance; /* owner only: state of a generator; 0: not begun */
+    struct sampling sampling;
     struct class_state classes[HAK_CLASS_COUNT];
 };
 
@@ -75,6 +81,7 @@ struct hak_tls {
     uint32_t low;      /* hak_word_low_of_heap() of it; without a heap such that no word is of a class */
     uint8_t state;     /* enum hak_thread_state */
     uint8_t exit_rounds;
+    int64_t until_sample; /* allocations before one is sampled; below 0: now */
 };
 extern HAK_TLS struct hak_tls hak_tls;
 

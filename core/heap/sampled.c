@@ -8,12 +8,14 @@
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
-#include "heap/unified_cache.h"
+#include "os/os.h"
 #include <string.h>
 
 #define SAMPLED_BYTES_MAX                                                                                    \
     ((size_t)1024 * 1024)       /* larger ones have a mapping, and mostly a neighbour without access */
 #define SAMPLED_LIVE_MAX  8192u /* each is two kernel mappings, of 65 530 that a process may have */
+#define SPACED_FROM       1000u /* allocations: from this option's value on */
+#define SPACING_NS        100u  /* of time for each allocation of the interval, at least */
 #define CHANCE_MULTIPLIER UINT64_C(0xD1342543DE82EF95)
 #define CHANCE_SHIFT      32
 
@@ -23,10 +25,33 @@ void hak_sampled_start(void) {
 
 /* From half to one and a half times the option's, so that no program's own rhythm meets it. */
 static int64_t next_interval(struct heap *heap) {
-    heap->sample_chance = heap->sample_chance * CHANCE_MULTIPLIER + (uintptr_t)heap + 1;
+    struct sampling *sampling = &heap->sampling;
+    sampling->chance = sampling->chance * CHANCE_MULTIPLIER + (uintptr_t)heap + 1;
     uint64_t every = hak_options.guard_sample;
     uint64_t half = every / 2;
-    return (int64_t)(every - half + (heap->sample_chance >> CHANCE_SHIFT) % (2 * half + 1));
+    return (int64_t)(every - half + (sampling->chance >> CHANCE_SHIFT) % (2 * half + 1));
+}
+
+/* The thread's first allocation since there is sampling, counted as such. */
+static void begin(struct heap *heap) {
+    hak_tls.until_sample = next_interval(heap) - 2;
+}
+
+/*
+ * Whether enough time has gone by since the last one. A program that does nothing but allocate would
+ * otherwise spend several per cent on sampling. Who asks for one of a few blocks wants those, whatever it
+ * costs.
+ */
+static bool is_due(struct sampling *sampling) {
+    if (hak_options.guard_sample < SPACED_FROM) {
+        return true;
+    }
+    uint64_t now_ns = hak_os_now_ns();
+    if (now_ns - sampling->sampled_ns < hak_options.guard_sample * (uint64_t)SPACING_NS) {
+        return false;
+    }
+    sampling->sampled_ns = now_ns;
+    return true;
 }
 
 /* Blocks of a class are aligned to what divides its size, and aligned requests ask for such sizes. */
@@ -38,28 +63,16 @@ static unsigned align_shift_of(size_t bytes) {
 }
 
 void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
-    if (bytes > SAMPLED_BYTES_MAX) {
-        return NULL;
+    if (hak_tls.until_sample > 2 * (int64_t)hak_options.guard_sample) {
+        begin(heap);
     }
-    if (heap->sample_chance == 0) {
-        heap->sample_left = next_interval(heap); /* a thread's first allocation */
+    if (hak_tls.until_sample >= 0 || bytes > SAMPLED_BYTES_MAX) {
+        return NULL; /* such a large one leaves its turn to the next */
     }
-    heap->sample_left--;
-    if (heap->sample_left > 0) {
-        return NULL;
-    }
-    /* A refill may have brought more than an interval: then the next allocations are sampled until that is
-     * made up. */
-    heap->sample_left += next_interval(heap);
-    return hak_slots_live() + hak_guarded_live() < SAMPLED_LIVE_MAX
-               ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
-               : NULL;
-}
-
-void hak_sampled_count(struct heap *heap, size_t bytes) {
-    if (bytes <= HAK_MID_MAX_BYTES) {
-        heap->sample_left -= hak_cache_count(heap, hak_class_of(bytes));
-    }
+    hak_tls.until_sample = next_interval(heap) - 1;
+    bool has_room = hak_slots_live() + hak_guarded_live() < SAMPLED_LIVE_MAX;
+    return has_room && is_due(&heap->sampling) ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
+                                               : NULL;
 }
 
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes) {

@@ -5,17 +5,12 @@
 
 #define BLOCK_BYTES(idx, below, bytes, units) [idx] = (bytes),
 #define UNITS(idx, below, bytes, units)       [idx] = (units),
-#define RECIPROCAL(idx, below, bytes, units)  [idx] = UINT64_MAX / (bytes) + 1,
 #define SIZE_RANGE(idx, below, bytes, units)                                                                 \
-    [(below) >> HAK_SIZE_SHIFT...((bytes) >> HAK_SIZE_SHIFT) - 1] = (idx),
+    [(below) >> HAK_SIZE_SHIFT...((bytes) >> HAK_SIZE_SHIFT) - 1] = HAK_HEADER_LIVE + (idx),
 
 const uint32_t hak_class_block_bytes[HAK_CLASS_COUNT] = {HAK_CLASS_TABLE(BLOCK_BYTES)};
 const uint8_t hak_class_units[HAK_CLASS_COUNT] = {HAK_CLASS_TABLE(UNITS)};
-const struct hak_class_division hak_class_division = {
-    .reciprocal = {HAK_CLASS_TABLE(RECIPROCAL)},
-    .exact_below = {HAK_CLASS_TABLE(RECIPROCAL)},
-};
-const uint8_t hak_class_of_slot[HAK_SIZE_SLOTS] = {HAK_CLASS_TABLE(SIZE_RANGE)};
+const uint8_t hak_live_of_slot[HAK_SIZE_SLOTS] = {HAK_CLASS_TABLE(SIZE_RANGE)};
 
 #define CHECK_ROW(idx, below, bytes, units)                                                                  \
     _Static_assert((bytes) % HAK_ALIGN_BYTES == 0, "blocks must stay 16-byte aligned");                      \

@@ -63,26 +63,23 @@ extern const uint8_t hak_class_units[HAK_CLASS_COUNT];
 
 /*
  * For the offset `n` of a pointer from its slab's start: the 128-bit product n * reciprocal has the block
- * number in its upper half, and its lower half is below exact_below exactly when n is a multiple of the block
- * size: reciprocal = exact_below = floor(2^64 / size) + 1 and n < 2^19, so the error n * (size * reciprocal -
- * 2^64) / size stays below it (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", 2019).
- * One number under two names, so that free uses each where it lies.
+ * number in its upper half, and its lower half is below the reciprocal exactly when n is a multiple of the
+ * block size: reciprocal = floor(2^64 / size) + 1 and n < 2^19, so the error n * (size * reciprocal - 2^64) /
+ * size stays below it (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", 2019).
  */
-struct hak_class_division {
-    uint64_t reciprocal[HAK_CLASS_COUNT];
-    uint64_t exact_below[HAK_CLASS_COUNT];
-};
-extern const struct hak_class_division hak_class_division;
+HAK_INLINE uint64_t hak_class_reciprocal(unsigned class_idx) {
+    return UINT64_MAX / hak_class_block_bytes[class_idx] + 1;
+}
 
 #define HAK_SIZE_SHIFT 4u
 #define HAK_SIZE_SLOTS (HAK_MID_MAX_BYTES >> HAK_SIZE_SHIFT)
 
-/* The class by (bytes - 1) / 16, for 1 to HAK_MID_MAX_BYTES bytes. */
-extern const uint8_t hak_class_of_slot[HAK_SIZE_SLOTS];
+/* The header of a live block of the class, by (bytes - 1) / 16, for 1 to HAK_MID_MAX_BYTES bytes. */
+extern const uint8_t hak_live_of_slot[HAK_SIZE_SLOTS];
 
 /* The class of a size from 0 to HAK_MID_MAX_BYTES. */
 HAK_INLINE unsigned hak_class_of(size_t bytes) {
-    return hak_class_of_slot[(bytes - (bytes != 0)) >> HAK_SIZE_SHIFT];
+    return hak_live_of_slot[(bytes - (bytes != 0)) >> HAK_SIZE_SHIFT] - HAK_HEADER_LIVE;
 }
 
 /* How many blocks a slab of the class holds. */

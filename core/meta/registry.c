@@ -11,9 +11,9 @@
 #define FIRST_FURTHER_ROW 8u
 _Static_assert(FIRST_FURTHER_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
 
-HAK_TABLE struct hak_registry hak_registry;
+HAK_TABLE _Alignas(4096) struct hak_registry hak_registry;
 struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
-struct hak_registry_home hak_registry_home = {.leaf = hak_registry.zero_leaf};
+_Atomic uintptr_t hak_registry_minus_home = (uintptr_t)1 << 63;
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
 static _Atomic size_t mapped_leaf_bytes;
@@ -34,6 +34,7 @@ void hak_registry_init(void) {
         hak_registry_rows[kind].kind = (uint8_t)kind;
     }
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        hak_registry.reciprocal[c] = hak_registry.exact_below[c] = hak_class_reciprocal(c);
         for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
             HAK_ASSERT(unit == 0 || row_of(c, unit) < HAK_FIRST_SLAB_ROW);
             struct hak_registry_row *row = &hak_registry_rows[row_of(c, unit)];
@@ -62,20 +63,26 @@ hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number) {
     return word_of(kind, number);
 }
 
-/* The first leaf of the process is its home. Under the lock. */
-static void enter_home(uintptr_t number, _Atomic hak_word *leaf) {
-    /* relaxed: written under the lock only */
-    if (hak_atomic_load_relaxed(&hak_registry_home.leaf) == hak_registry.zero_leaf) {
-        /* relaxed: published by the next store */
-        hak_atomic_store_relaxed(&hak_registry_home.minus_base, -(number << HAK_LEAF_SHIFT));
-        /* release: pairs with the acquire in hak_registry_word() */
-        hak_atomic_store_release(&hak_registry_home.leaf, leaf);
+static bool has_home; /* under the lock */
+
+/* Whether the leaf is there now: another thread was faster, or it is the first of the process and so the
+ * home. */
+static bool is_settled(_Atomic(_Atomic hak_word *) *entry) {
+    hak_lock_acquire(&hak_registry_lock);
+    if (!has_home) {
+        has_home = true;
+        uintptr_t base = (uintptr_t)(entry - hak_registry.top) << HAK_LEAF_SHIFT;
+        hak_atomic_store_relaxed(&hak_registry_minus_home, -base); /* relaxed: see hak_registry_word_in() */
+        hak_atomic_store_relaxed(entry, hak_registry.home); /* relaxed: nothing was written to it before */
     }
+    bool is_there = hak_atomic_load_relaxed(entry) != NULL; /* relaxed: written under the lock only */
+    hak_lock_release(&hak_registry_lock);
+    return is_there;
 }
 
 /* Maps the leaf of one top entry between two guard pages; another thread may do the same meanwhile, the first
  * to publish wins. */
-static int prepare_leaf(_Atomic uintptr_t *entry) {
+static int map_leaf(_Atomic(_Atomic hak_word *) *entry) {
     void *reserved;
     size_t leaf_bytes = HAK_LEAF_UNITS * sizeof(hak_word);
     size_t page_bytes = hak_os_page_bytes();
@@ -86,18 +93,14 @@ static int prepare_leaf(_Atomic uintptr_t *entry) {
     }
     void *leaf = (char *)reserved + page_bytes;
     error = hak_os_allow(leaf, leaf_bytes);
-    uintptr_t offset = (uintptr_t)leaf - (uintptr_t)hak_registry.zero_leaf;
     if (error != 0) {
         (void)hak_os_unmap(reserved, guarded_bytes);
         return error;
     }
     hak_lock_acquire(&hak_registry_lock);
-    bool is_first = hak_atomic_load_relaxed(entry) == 0; /* relaxed: written under the lock only */
+    bool is_first = hak_atomic_load_relaxed(entry) == NULL; /* relaxed: written under the lock only */
     if (is_first) {
-        /* Before the entry: whoever sees that and stores words here looks them up by way of the home. */
-        enter_home((uintptr_t)(entry - hak_registry.top), leaf);
-        /* release: pairs with the acquire in hak_registry_prepare() */
-        hak_atomic_store_release(entry, offset);
+        hak_atomic_store_relaxed(entry, leaf); /* relaxed: as above */
     }
     hak_lock_release(&hak_registry_lock);
     if (!is_first) {
@@ -114,10 +117,10 @@ int hak_registry_prepare(const void *address, size_t bytes) {
     }
     uintptr_t last = ((uintptr_t)address + bytes - 1) >> HAK_LEAF_SHIFT;
     for (uintptr_t i = (uintptr_t)address >> HAK_LEAF_SHIFT; i <= last; i++) {
-        _Atomic uintptr_t *entry = &hak_registry.top[i];
-        /* acquire: pairs with the release in prepare_leaf() */
-        if (hak_atomic_load_acquire(entry) == 0) {
-            int error = prepare_leaf(entry);
+        _Atomic(_Atomic hak_word *) *entry = &hak_registry.top[i];
+        /* relaxed: a leaf is all zeros when it is entered, so nothing goes with the pointer to it */
+        if (hak_atomic_load_relaxed(entry) == NULL && !is_settled(entry)) {
+            int error = map_leaf(entry);
             if (error != 0) {
                 return error;
             }
@@ -127,18 +130,17 @@ int hak_registry_prepare(const void *address, size_t bytes) {
 }
 
 bool hak_registry_is_prepared(const void *address) {
-    /* acquire: pairs with the release in prepare_leaf() */
+    /* relaxed: as in hak_registry_prepare() */
     return hak_registry_covers(address) &&
-           hak_atomic_load_acquire(&hak_registry.top[(uintptr_t)address >> HAK_LEAF_SHIFT]) != 0;
+           hak_atomic_load_relaxed(&hak_registry.top[(uintptr_t)address >> HAK_LEAF_SHIFT]) != NULL;
 }
 
 void hak_registry_store(const void *address, hak_word word) {
     uintptr_t a = (uintptr_t)address;
-    uintptr_t offset =
-        hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]); /* relaxed: set for good */
-    HAK_ASSERT(offset != 0);
-    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf + offset);
-    /* relaxed: see hak_registry_word() */
+    /* relaxed: set for good */
+    _Atomic hak_word *leaf = hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]);
+    HAK_ASSERT(leaf != NULL);
+    /* relaxed: see hak_registry_word_abroad() */
     hak_atomic_store_relaxed(&leaf[(uint32_t)a >> HAK_UNIT_SHIFT], word);
 }
 
@@ -154,10 +156,10 @@ size_t hak_registry_mapped_bytes(void) {
 
 void hak_registry_visit_mapped(hak_range_visitor visitor, void *context) {
     for (size_t i = 0; i < HAK_TOP_ENTRIES; i++) {
-        uintptr_t offset =
-            hak_atomic_load_relaxed(&hak_registry.top[i]); /* relaxed: leaves stay once entered */
-        void *leaf = (void *)((uintptr_t)hak_registry.zero_leaf + offset);
-        if (offset != 0 && visitor(leaf, HAK_LEAF_UNITS * sizeof(hak_word), context) != 0) {
+        /* relaxed: leaves stay once entered */
+        _Atomic hak_word *leaf = hak_atomic_load_relaxed(&hak_registry.top[i]);
+        if (leaf != NULL && leaf != hak_registry.home &&
+            visitor((void *)leaf, HAK_LEAF_UNITS * sizeof(hak_word), context) != 0) {
             return;
         }
     }

@@ -5,9 +5,8 @@
  * A word packs an address or number (upper 48 bits), a tag and the number of a row (a byte each). The row
  * says what kind of unit this is and, for a slab, which class and how far from the slab's start; for the
  * first unit of a slab it is the header of the class's live blocks. The tag hints at the slab's owner. Two
- * levels: a top table with one entry per 4 GiB, leaves of 512 KiB mapped on demand and never unmapped. An
- * empty top entry leads to a leaf of zeros, so that a look-up tests nothing; only addresses beyond
- * HAK_ADDRESS_BITS are refused.
+ * levels: a top table with one entry per 4 GiB, leaves of 512 KiB, all but the first mapped on demand and
+ * never unmapped. Addresses beyond HAK_ADDRESS_BITS are refused.
  *
  * Writers own the range that they write words for. Readers on the hit path hold a block of the unit, which
  * was handed to them after its word was stored.
@@ -30,14 +29,15 @@ enum hak_unit_kind {
     HAK_KIND_GUARDED,     /* a block between guard pages starts here: see check/records.h */
 };
 
-#define HAK_LEAF_SHIFT     32u
-#define HAK_LEAF_UNITS     ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
-#define HAK_TOP_ENTRIES    ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
-#define HAK_WORD_LOW_BITS  16u /* of a word: row and tag */
-#define HAK_WORD_ROW_BITS  8u
-#define HAK_WORD_TAGS      (1u << (HAK_WORD_LOW_BITS - HAK_WORD_ROW_BITS))
-#define HAK_FIRST_SLAB_ROW HAK_HEADER_LIVE /* rows below belong to the kinds and to further units */
-#define HAK_REGISTRY_ROWS  (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
+#define HAK_LEAF_SHIFT            32u
+#define HAK_LEAF_UNITS            ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
+#define HAK_TOP_ENTRIES           ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
+#define HAK_WORD_LOW_BITS         16u /* of a word: row and tag */
+#define HAK_WORD_ROW_BITS         8u
+#define HAK_WORD_TAGS             (1u << (HAK_WORD_LOW_BITS - HAK_WORD_ROW_BITS))
+#define HAK_FIRST_SLAB_ROW        HAK_HEADER_LIVE /* rows below belong to the kinds and to further units */
+#define HAK_REGISTRY_ROWS         (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
+#define HAK_REGISTRY_UNUSED_BYTES 2048u
 
 typedef uint64_t hak_word;
 
@@ -47,24 +47,26 @@ struct hak_registry_row {
     uint8_t kind; /* enum hak_unit_kind */
 };
 
+/*
+ * `home` is the first leaf of the process: nearly all blocks lie there. It is found without a load that waits
+ * for the pointer, since a free's latency is a chain of such loads, and from the same register as the numbers
+ * of hak_class_reciprocal(). `unused` is such that the last entries of `top`, where nearly all mappings have
+ * theirs, and what follows share a page.
+ */
 struct hak_registry {
-    _Atomic uintptr_t top[HAK_TOP_ENTRIES];     /* bytes from the zero leaf to this one */
-    _Atomic hak_word zero_leaf[HAK_LEAF_UNITS]; /* never written */
+    _Atomic hak_word home[HAK_LEAF_UNITS];
+    uint8_t unused[HAK_REGISTRY_UNUSED_BYTES];
+    _Atomic(_Atomic hak_word *) top[HAK_TOP_ENTRIES]; /* leaves; NULL: nothing of ours lies there */
+    uint64_t reciprocal[HAK_CLASS_COUNT];             /* const after hak_registry_init() */
+    uint64_t exact_below[HAK_CLASS_COUNT];            /* the same, so that free uses each where it lies */
 };
 extern struct hak_registry hak_registry;
 
+/* Minus the address of the home's first unit; until there is one, such that no pointer lies there. */
+extern _Atomic uintptr_t hak_registry_minus_home;
+
 /* Const after hak_registry_init(). */
 extern struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
-
-/*
- * The first leaf of the process: nearly all blocks lie there, and it is found without a load that waits for
- * the pointer, since a free's latency is a chain of such loads. Until there is one: the zero leaf.
- */
-struct hak_registry_home {
-    _Atomic(_Atomic hak_word *) leaf;
-    _Atomic uintptr_t minus_base; /* minus the address of the leaf's first unit */
-};
-extern struct hak_registry_home hak_registry_home;
 
 extern struct hak_lock hak_registry_lock;
 
@@ -76,23 +78,39 @@ HAK_ALWAYS_INLINE bool hak_registry_covers(const void *pointer) {
     return (uintptr_t)pointer >> HAK_LEAF_SHIFT < HAK_TOP_ENTRIES;
 }
 
-/* The word of any pointer value, 0 where nothing of ours is. */
-HAK_ALWAYS_INLINE hak_word hak_registry_word(const void *pointer) {
-    /* acquire: pairs with the release in enter_home(): who sees the leaf sees where it begins */
-    _Atomic hak_word *leaf = hak_atomic_load_acquire(&hak_registry_home.leaf);
-    /* relaxed: ordered by the acquire above */
-    uintptr_t offset_bytes = hak_atomic_load_relaxed(&hak_registry_home.minus_base) + (uintptr_t)pointer;
-    uintptr_t unit_in_leaf = offset_bytes >> HAK_UNIT_SHIFT;
-    if (HAK_UNLIKELY(unit_in_leaf >= HAK_LEAF_UNITS)) {
-        uintptr_t number = (uintptr_t)pointer >> HAK_LEAF_SHIFT;
-        /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a
-         * way that orders the two (his own store, or the program's own synchronisation); a wild pointer may
-         * read either */
-        uintptr_t offset = number < HAK_TOP_ENTRIES ? hak_atomic_load_relaxed(&hak_registry.top[number]) : 0;
-        leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf + offset);
-        unit_in_leaf = (uint32_t)(uintptr_t)pointer >> HAK_UNIT_SHIFT;
+/* The word of a pointer that does not lie at home. */
+HAK_ALWAYS_INLINE hak_word hak_registry_word_abroad(const struct hak_registry *registry,
+                                                    const void *pointer) {
+    uintptr_t number = (uintptr_t)pointer >> HAK_LEAF_SHIFT;
+    if (number >= HAK_TOP_ENTRIES) {
+        return 0;
     }
-    return hak_atomic_load_relaxed(&leaf[unit_in_leaf]); /* relaxed: as above */
+    /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a way
+     * that orders the two (his own store, or the program's own synchronisation); a wild pointer may read
+     * either */
+    _Atomic hak_word *leaf = hak_atomic_load_relaxed(&registry->top[number]);
+    /* relaxed: as above */
+    return leaf == NULL ? 0 : hak_atomic_load_relaxed(&leaf[(uint32_t)(uintptr_t)pointer >> HAK_UNIT_SHIFT]);
+}
+
+/* The registry, its address in a register: for who looks up a word and divides. */
+HAK_ALWAYS_INLINE const struct hak_registry *hak_registry_at_hand(void) {
+    return (const struct hak_registry *)hak_in_register((uintptr_t)&hak_registry);
+}
+
+HAK_ALWAYS_INLINE hak_word hak_registry_word_in(const struct hak_registry *registry, const void *pointer) {
+    /* relaxed: who sees an older value finds the home by way of the top table */
+    uintptr_t offset_bytes = hak_atomic_load_relaxed(&hak_registry_minus_home) + (uintptr_t)pointer;
+    uintptr_t unit_at_home = offset_bytes >> HAK_UNIT_SHIFT;
+    if (HAK_UNLIKELY(unit_at_home >= HAK_LEAF_UNITS)) {
+        return hak_registry_word_abroad(registry, pointer);
+    }
+    return hak_atomic_load_relaxed(&registry->home[unit_at_home]); /* relaxed: as for those abroad */
+}
+
+/* The word of any pointer value, 0 where nothing of ours is. */
+HAK_INLINE hak_word hak_registry_word(const void *pointer) {
+    return hak_registry_word_in(&hak_registry, pointer);
 }
 
 HAK_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
@@ -142,10 +160,10 @@ void hak_registry_store(const void *address, hak_word word);
 /* Stores the word for each of `units` units from address on. */
 void hak_registry_fill(const void *address, size_t units, hak_word word);
 
-/* Visits the memory of every leaf. */
+/* Visits the memory of every mapped leaf. */
 void hak_registry_visit_mapped(hak_range_visitor visitor, void *context);
 
-/* Mapped bytes of all leaves. */
+/* Mapped bytes of leaves. */
 size_t hak_registry_mapped_bytes(void);
 
 _Static_assert(HAK_REGISTRY_ROWS <= 1u << HAK_WORD_ROW_BITS, "a row's number is a byte of a word");

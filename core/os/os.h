@@ -101,6 +101,9 @@ int hak_os_resident(void *address, size_t bytes, size_t *out_bytes);
 /* Milliseconds of a coarse monotonic clock; no system call (vDSO). */
 uint64_t hak_os_now_ms(void);
 
+/* Nanoseconds of the exact one, some 30 ns to read. */
+uint64_t hak_os_now_ns(void);
+
 /* Writes all of it to the descriptor, retrying on EINTR; errors are swallowed: there is nobody to tell. */
 void hak_os_write(int fd, const char *text, size_t bytes);
 

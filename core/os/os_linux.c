@@ -283,6 +283,16 @@ int hak_os_resident(void *address, size_t bytes, size_t *out_bytes) {
     return 0;
 }
 
+uint64_t hak_os_now_ns(void) {
+    struct timespec now;
+    int saved = errno;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) {
+        errno = saved;
+        return 0;
+    }
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 uint64_t hak_os_now_ms(void) {
     struct timespec now;
     int saved = errno;

@@ -148,35 +148,6 @@ static void what_is_left_is_listed_at_exit(void **state) {
     assert_string_equal(child.err, "");
 }
 
-#define SAMPLED_OF 100000u
-
-/* Every block is newly taken, so about one of N lies between guard pages, whatever a refill brings. */
-static int count_sampled(void *unused) {
-    (void)unused;
-    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
-    unsigned every = (unsigned)atoi(getenv("HAKMEM_GUARD_SAMPLE"));
-    CHECK(hak_stats_get(&stats) == 0);
-    size_t before = stats.large_live_blocks;
-    leave_blocks(64, SAMPLED_OF);
-    CHECK(hak_stats_get(&stats) == 0);
-    size_t sampled = stats.large_live_blocks - before;
-    CHECK(sampled >= SAMPLED_OF / every / 10 * 8 && sampled <= SAMPLED_OF / every / 10 * 12);
-    return 0;
-}
-
-static void one_of_n_blocks_is_sampled(void **state) {
-    static const char *const options[] = {"HAKMEM_GUARD_SAMPLE=20", "HAKMEM_GUARD_SAMPLE=100",
-                                          "HAKMEM_GUARD_SAMPLE=1000"};
-    (void)state;
-    REQUIRE_HAK();
-    for (size_t i = 0; i < COUNT_OF(options); i++) {
-        child = (struct child){
-            .program = own_path(), .arguments = {"sampled"}, .environment = {"HAKMEM_CHECK=0", options[i]}};
-        child_run(&child);
-        assert_child_succeeded(&child);
-    }
-}
-
 /* Its first allocation is made inside of pthreads, which hold the thread's own lock then. */
 static void *ask_where_the_stack_is(void *unused) {
     pthread_attr_t attributes;
@@ -302,9 +273,6 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "leave") == 0) {
         return leave_some(NULL);
     }
-    if (argc == 2 && strcmp(argv[1], "sampled") == 0) {
-        return count_sampled(NULL);
-    }
     if (argc == 2 && strcmp(argv[1], "ask") == 0) {
         return ask_on_a_thread();
     }
@@ -317,7 +285,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(statistics_count_what_lies_between_guard_pages),
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
-        cmocka_unit_test(one_of_n_blocks_is_sampled),
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),

@@ -44,8 +44,8 @@ static void division_is_exact_for_every_offset(void **state) {
             for (size_t offset = 0; offset < HAK_UNIT_BYTES; offset++) {
                 size_t in_slab = unit * HAK_UNIT_BYTES + offset;
                 unsigned __int128 product =
-                    (unsigned __int128)(offset + row->offset_bias) * hak_class_division.reciprocal[c];
-                bool is_exact = (uint64_t)product < hak_class_division.exact_below[c];
+                    (unsigned __int128)(offset + row->offset_bias) * hak_registry.reciprocal[c];
+                bool is_exact = (uint64_t)product < hak_registry.exact_below[c];
                 if (is_exact != (in_slab % hak_class_block_bytes[c] == 0) ||
                     (is_exact && (uint64_t)(product >> 64) != in_slab / hak_class_block_bytes[c])) {
                     fail_msg("class %u, offset %zu", c, in_slab);
@@ -111,7 +111,7 @@ static void the_first_leaf_is_home(void **state) {
     (void)state;
     char *block = hak_malloc(100);
     /* relaxed: one thread */
-    uintptr_t offset = (uintptr_t)block + hak_atomic_load_relaxed(&hak_registry_home.minus_base);
+    uintptr_t offset = (uintptr_t)block + hak_atomic_load_relaxed(&hak_registry_minus_home);
     assert_in_range(offset >> HAK_UNIT_SHIFT, 0, HAK_LEAF_UNITS - 1);
     hak_free(block);
 }

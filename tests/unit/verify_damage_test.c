@@ -146,8 +146,7 @@ static void damages_of_slabs_are_found(void **state) {
     (void)state;
     unsigned carved = is.slab->carved_blocks;
     struct superslab *of_wide = hak_superslab_of(hak_slab_of_block(is.wide));
-    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf +
-                                                  hak_registry.top[is.slab->base >> HAK_LEAF_SHIFT]);
+    _Atomic hak_word *leaf = hak_registry.top[is.slab->base >> HAK_LEAF_SHIFT];
     _Atomic hak_word *word = &leaf[(uint32_t)is.slab->base >> HAK_UNIT_SHIFT];
     struct slab *wide = hak_slab_of_block(is.wide);
     _Atomic hak_word *further = &leaf[(uint32_t)(wide->base + HAK_UNIT_BYTES) >> HAK_UNIT_SHIFT];
@@ -289,8 +288,7 @@ static void damages_of_mappings_are_found(void **state) {
     for (size_t i = 0; i < COUNT_OF(damages); i++) {
         find(&damages[i]);
     }
-    _Atomic hak_word *leaf = (_Atomic hak_word *)((uintptr_t)hak_registry.zero_leaf +
-                                                  hak_registry.top[is.mapping->base >> HAK_LEAF_SHIFT]);
+    _Atomic hak_word *leaf = hak_registry.top[is.mapping->base >> HAK_LEAF_SHIFT];
     const struct damage word = {"a mapping's word", &leaf[(uint32_t)is.mapping->base >> HAK_UNIT_SHIFT], 8,
                                 (uint64_t)1 << 30, ":"};
     find(&word);

@@ -175,6 +175,10 @@ uint64_t hak_os_now_ms(void) {
     return now_ms;
 }
 
+uint64_t hak_os_now_ns(void) {
+    return hak_os_now_ms() * 1000000;
+}
+
 /* A fatal line: the library is about to end the program. */
 void hak_os_write(int fd, const char *text, size_t bytes) {
     (void)fd;

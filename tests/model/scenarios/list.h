@@ -30,8 +30,8 @@ extern const struct model_scenario model_units, model_purge_units, model_purge_b
     model_verify;
 
 /* registry.c */
-extern const struct model_scenario model_registry_leaf, model_registry_words, model_registry_prepared,
-    model_record_table;
+extern const struct model_scenario model_registry_home, model_registry_leaf, model_registry_words,
+    model_registry_prepared, model_record_table;
 
 /* traces.c */
 extern const struct model_scenario model_traces_same, model_traces_list;

@@ -49,10 +49,24 @@ static void look_up(void) {
     MODEL_CHECK(word == 0 || word == NUMBER(0u));
 }
 
+const struct model_scenario model_registry_home = {
+    .name = "registry-home",
+    .claim =
+        "two threads that enter the first leaf agree on it; look-ups beside it find all that they may know",
+    .set_up = {fill_rows},
+    .run = {enter_unit, enter_unit, look_up},
+};
+
+/* The home is elsewhere, so that this leaf is mapped. */
+static void settle_elsewhere(void) {
+    hak_registry_init();
+    MODEL_CHECK(hak_registry_prepare((const void *)((uintptr_t)1 << 40), HAK_UNIT_BYTES) == 0);
+}
+
 const struct model_scenario model_registry_leaf = {
     .name = "registry-leaf",
     .claim = "two threads that map one leaf agree on it; look-ups beside it find all that they may know",
-    .set_up = {fill_rows},
+    .set_up = {settle_elsewhere},
     .run = {enter_unit, enter_unit, look_up},
 };
 
@@ -101,7 +115,7 @@ static void enter_if_prepared(void) {
 const struct model_scenario model_registry_prepared = {
     .name = "registry-prepared",
     .claim = "who is told that another thread has mapped a leaf finds the words he stores in it",
-    .set_up = {fill_rows},
+    .set_up = {settle_elsewhere},
     .run = {enter_unit, enter_if_prepared},
 };
 

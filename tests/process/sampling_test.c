@@ -1,0 +1,180 @@
+/*
+ * sampling_test.c - how often guard sampling takes a block: one of N allocations of whatever kind, however
+ * the program goes on with it, and seldom enough to cost little.
+ */
+#include "support/child.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ALLOCATIONS 100000u
+
+static struct child child;
+
+/* A sampled block is as large as was asked for, to the byte; a class has no such size. */
+#define SMALL_BYTES 50u
+#define LARGE_BYTES 100001u
+
+static bool is_sampled(const void *block, size_t bytes) {
+    CHECK(block != NULL);
+    return malloc_usable_size((void *)(uintptr_t)block) == bytes;
+}
+
+/* One block at a time: a cache hands the same one out again and again. */
+static unsigned malloc_and_free(unsigned allocations) {
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < allocations; i++) {
+        void *block = launder(malloc(SMALL_BYTES));
+        sampled += is_sampled(block, SMALL_BYTES);
+        free(block);
+    }
+    return sampled;
+}
+
+static unsigned calloc_and_free(unsigned allocations) {
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < allocations; i++) {
+        void *block = launder(calloc(1, SMALL_BYTES));
+        sampled += is_sampled(block, SMALL_BYTES);
+        free(block);
+    }
+    return sampled;
+}
+
+static unsigned large_and_free(unsigned allocations) {
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < allocations; i++) {
+        void *block = launder(malloc(LARGE_BYTES));
+        sampled += is_sampled(block, LARGE_BYTES);
+        free(block);
+    }
+    return sampled;
+}
+
+/* Sizes that no cache has room for beside ones that it has: what may not be sampled leaves its turn to the
+ * next. */
+static unsigned huge_and_small(unsigned allocations) {
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < allocations; i += 2) {
+        void *huge = launder(malloc(2 * MIB));
+        CHECK(huge != NULL);
+        free(huge);
+        void *block = launder(malloc(SMALL_BYTES));
+        sampled += is_sampled(block, SMALL_BYTES);
+        free(block);
+    }
+    return sampled;
+}
+
+/* Every block newly taken. */
+static unsigned keep(unsigned allocations) {
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < allocations; i++) {
+        sampled += is_sampled(launder(malloc(SMALL_BYTES)), SMALL_BYTES);
+    }
+    return sampled;
+}
+
+#define ALLOCATIONS_OF_THREAD 40u
+
+static void *allocate_some(void *sampled) {
+    *(unsigned *)sampled += malloc_and_free(ALLOCATIONS_OF_THREAD);
+    return NULL;
+}
+
+/* Few of them allocate as much as an interval of 100. */
+static unsigned short_threads(unsigned allocations) {
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < allocations / ALLOCATIONS_OF_THREAD; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, allocate_some, &sampled) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    return sampled;
+}
+
+static const struct kind {
+    const char *name;
+    unsigned (*run)(unsigned allocations);
+    unsigned allocations;
+} kinds[] = {
+    {"malloc_and_free", malloc_and_free, ALLOCATIONS},
+    {"calloc_and_free", calloc_and_free, ALLOCATIONS},
+    {"large_and_free", large_and_free, ALLOCATIONS},
+    {"huge_and_small", huge_and_small, ALLOCATIONS / 10},
+    {"keep", keep, ALLOCATIONS},
+    {"short_threads", short_threads, ALLOCATIONS / 4},
+};
+
+static int run_kind(const char *name) {
+    unsigned every = (unsigned)atoi(getenv("HAKMEM_GUARD_SAMPLE"));
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            unsigned expected = kinds[i].allocations / every;
+            unsigned sampled = kinds[i].run(kinds[i].allocations);
+            fprintf(stderr, "%s: %u of %u\n", name, sampled, expected);
+            CHECK(sampled >= expected / 10 * 8 && sampled <= expected / 10 * 12);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Intervals are from half to one and a half times N: of 250 the mean is within 2 % of N as a rule. */
+static void one_of_n_allocations_is_sampled(void **state) {
+    static const char *const options[] = {"HAKMEM_GUARD_SAMPLE=20", "HAKMEM_GUARD_SAMPLE=100"};
+    (void)state;
+    REQUIRE_HAK();
+    for (size_t i = 0; i < COUNT_OF(options) * COUNT_OF(kinds); i++) {
+        child = (struct child){.program = own_path(),
+                               .arguments = {kinds[i / COUNT_OF(options)].name},
+                               .environment = {"HAKMEM_CHECK=0", options[i % COUNT_OF(options)]}};
+        child_run(&child);
+        assert_child_succeeded(&child);
+    }
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#define SPACING_NS UINT64_C(100000) /* of HAKMEM_GUARD_SAMPLE=1000 */
+
+/* Not as many as N asks for, were the machine so fast that this is more than the time allows. */
+static int count_spaced(void) {
+    uint64_t start_ns = now_ns();
+    unsigned sampled = malloc_and_free(100 * ALLOCATIONS);
+    uint64_t spent_ns = now_ns() - start_ns;
+    CHECK(sampled >= 1);
+    CHECK(sampled <= spent_ns / SPACING_NS + 1);
+    return 0;
+}
+
+static void samples_have_time_between_them(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.program = own_path(),
+                           .arguments = {"spaced"},
+                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=1000"}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2) {
+        return strcmp(argv[1], "spaced") == 0 ? count_spaced() : run_kind(argv[1]);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_of_n_allocations_is_sampled),
+        cmocka_unit_test(samples_have_time_between_them),
+    };
+    return cmocka_run_group_tests_name("sampling", tests, NULL, heap_is_sound);
+}
