@@ -291,13 +291,13 @@ endef
 build/tests/plain/%.so: tests/%.c build/tests/plain/flags
 	$(call plain_program,$(CC) -std=gnu17,-fPIC -shared)
 build/tests/plain/%.so: tests/%.cc build/tests/plain/flags
-	$(call plain_program,$(CXX) -std=gnu++17,-fPIC -shared)
+	$(call plain_program,$(CXX) -std=gnu++17 -fsized-deallocation,-fPIC -shared)
 $(filter $(patsubst tests/%.c,build/tests/plain/%,$(wildcard tests/*/*.c)),$(TEST_PROGRAMS)): \
     build/tests/plain/%: tests/%.c build/tests/plain/flags
 	$(call plain_program,$(CC) -std=gnu17)
 $(filter $(patsubst tests/%.cc,build/tests/plain/%,$(wildcard tests/*/*.cc)),$(TEST_PROGRAMS)): \
     build/tests/plain/%: tests/%.cc build/tests/plain/flags
-	$(call plain_program,$(CXX) -std=gnu++17)
+	$(call plain_program,$(CXX) -std=gnu++17 -fsized-deallocation)
 
 .SECONDARY:
 .PHONY: cmocka test-programs test test-all coverage check misuse-table format
