@@ -34,6 +34,7 @@ static void the_usable_size_is_what_was_asked_for(void **state) {
         free(block);
         assert_false(hak_owns(block));
     }
+    assert_int_equal(malloc_usable_size(NULL), 0);
 }
 
 struct sought {
