@@ -29,6 +29,8 @@
 #define BULK_BLOCKS      600000u /* beyond the first 16 MiB some SuperSlabs are huge: to be split first */
 #define CALLS_MAX        16u
 #define BULK_BYTES       500u
+#define REFILLED_BLOCKS  400u
+#define REFILLED_BYTES   1000u
 #define SPILL_MAX_BLOCKS 128u /* each of which may have been the last of its slab */
 #define SOON_MS          8000u
 
@@ -174,6 +176,29 @@ static void what_is_freed_in_bulk_goes_back_a_little_in_each_call(void **state) 
     assert_true(excess_bytes() <= SPILL_MAX_BLOCKS * HAK_UNIT_BYTES);
 }
 
+/* Whoever only allocates from now on goes on with what the frees before left to be given back. */
+static void refills_pay_what_frees_left(void **state) {
+    (void)state;
+    unsigned freed = 0;
+    for (unsigned i = 0; i < BULK_BLOCKS / 2; i++) {
+        blocks[i] = hak_malloc(BULK_BYTES);
+        assert_non_null(blocks[i]);
+    }
+    shuffle(BULK_BLOCKS / 2);
+    while (freed < BULK_BLOCKS / 2 && !hak_purge_is_owed()) {
+        hak_free(blocks[freed++]);
+    }
+    assert_true(hak_purge_is_owed());
+    atomic_store(&purge_calls, 0);
+    for (unsigned i = 0; i < freed; i++) {
+        blocks[i] = i < REFILLED_BLOCKS ? hak_malloc(REFILLED_BYTES) : NULL;
+    }
+    assert_in_range(atomic_load(&purge_calls), 1, CALLS_MAX * REFILLED_BLOCKS);
+    for (unsigned i = 0; i < BULK_BLOCKS / 2; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
 static void *allocate_and_keep(void *unused) {
     for (unsigned i = 0; i < BULK_BLOCKS / 4; i++) {
         blocks[i] = hak_malloc(BULK_BYTES);
@@ -197,6 +222,7 @@ static void a_thread_that_ends_leaves_no_debt(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_freed_in_bulk_goes_back_a_little_in_each_call),
+        cmocka_unit_test(refills_pay_what_frees_left),
         cmocka_unit_test(a_thread_that_ends_leaves_no_debt),
         cmocka_unit_test(a_steady_producer_and_consumer_do_not_purge),
         cmocka_unit_test(what_was_kept_goes_back_when_the_cycles_end),
