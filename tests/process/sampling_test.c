@@ -81,17 +81,17 @@ static unsigned keep(unsigned allocations) {
     return sampled;
 }
 
-#define ALLOCATIONS_OF_THREAD 40u
+static unsigned allocations_of_thread;
 
 static void *allocate_some(void *sampled) {
-    *(unsigned *)sampled += malloc_and_free(ALLOCATIONS_OF_THREAD);
+    *(unsigned *)sampled += malloc_and_free(allocations_of_thread);
     return NULL;
 }
 
-/* Few of them allocate as much as an interval of 100. */
-static unsigned short_threads(unsigned allocations) {
+static unsigned allocate_on_threads(unsigned allocations, unsigned of_each) {
     unsigned sampled = 0;
-    for (unsigned i = 0; i < allocations / ALLOCATIONS_OF_THREAD; i++) {
+    allocations_of_thread = of_each;
+    for (unsigned i = 0; i < allocations / of_each; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, allocate_some, &sampled) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
@@ -99,17 +99,30 @@ static unsigned short_threads(unsigned allocations) {
     return sampled;
 }
 
+/* Few of them allocate as much as an interval of 100. */
+static unsigned short_threads(unsigned allocations) {
+    return allocate_on_threads(allocations, 40);
+}
+
+/* A thread's first allocation counts too. */
+static unsigned shortest_threads(unsigned allocations) {
+    return allocate_on_threads(allocations, 1);
+}
+
 static const struct kind {
     const char *name;
     unsigned (*run)(unsigned allocations);
     unsigned allocations;
+    unsigned most_percent; /* of what is expected; the least is 80 */
 } kinds[] = {
-    {"malloc_and_free", malloc_and_free, ALLOCATIONS},
-    {"calloc_and_free", calloc_and_free, ALLOCATIONS},
-    {"large_and_free", large_and_free, ALLOCATIONS},
-    {"huge_and_small", huge_and_small, ALLOCATIONS / 10},
-    {"keep", keep, ALLOCATIONS},
-    {"short_threads", short_threads, ALLOCATIONS / 4},
+    {"malloc_and_free", malloc_and_free, ALLOCATIONS, 120},
+    {"calloc_and_free", calloc_and_free, ALLOCATIONS, 120},
+    {"large_and_free", large_and_free, ALLOCATIONS, 120},
+    {"huge_and_small", huge_and_small, ALLOCATIONS / 10, 120},
+    {"keep", keep, ALLOCATIONS, 120},
+    /* A thread's first stack allocates as well. */
+    {"short_threads", short_threads, ALLOCATIONS / 4, 130},
+    {"shortest_threads", shortest_threads, ALLOCATIONS / 10, 150},
 };
 
 static int run_kind(const char *name) {
@@ -119,7 +132,7 @@ static int run_kind(const char *name) {
             unsigned expected = kinds[i].allocations / every;
             unsigned sampled = kinds[i].run(kinds[i].allocations);
             fprintf(stderr, "%s: %u of %u\n", name, sampled, expected);
-            CHECK(sampled >= expected / 10 * 8 && sampled <= expected / 10 * 12);
+            CHECK(sampled * 100 >= expected * 80 && sampled * 100 <= expected * kinds[i].most_percent);
             return 0;
         }
     }
@@ -148,13 +161,22 @@ static uint64_t now_ns(void) {
 
 #define SPACING_NS UINT64_C(100000) /* of HAKMEM_GUARD_SAMPLE=1000 */
 
-/* Not as many as N asks for, were the machine so fast that this is more than the time allows. */
-static int count_spaced(void) {
-    uint64_t start_ns = now_ns();
-    unsigned sampled = malloc_and_free(100 * ALLOCATIONS);
-    uint64_t spent_ns = now_ns() - start_ns;
-    CHECK(sampled >= 1);
-    CHECK(sampled <= spent_ns / SPACING_NS + 1);
+/* Not as many as N asks for: what is measured around two of them is at least what lay between. */
+static int look_at_spaces(void) {
+    uint64_t last_ns = 0;
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < 20 * ALLOCATIONS; i++) {
+        uint64_t before_ns = now_ns();
+        void *block = launder(malloc(SMALL_BYTES));
+        uint64_t after_ns = now_ns();
+        if (is_sampled(block, SMALL_BYTES)) {
+            CHECK(after_ns - last_ns >= SPACING_NS);
+            last_ns = before_ns;
+            sampled++;
+        }
+        free(block);
+    }
+    CHECK(sampled >= 2);
     return 0;
 }
 
@@ -168,12 +190,49 @@ static void samples_have_time_between_them(void **state) {
     assert_child_succeeded(&child);
 }
 
+#define LIVE_MAX 8192u /* README, "Guard sampling" */
+
+static int keep_many(void) {
+    unsigned sampled = keep(LIVE_MAX + 1000);
+    CHECK(sampled > LIVE_MAX - 100 && sampled <= LIVE_MAX);
+    return 0;
+}
+
+static void so_many_live_at_a_time_and_no_more(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.program = own_path(),
+                           .arguments = {"many"},
+                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=1"}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
+/* No thread starts where its turn is. */
+static void few_allocations_are_not_sampled(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.program = own_path(),
+                           .arguments = {"few"},
+                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=1000000"}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "few") == 0) {
+        return allocate_on_threads(1000, 10) != 0 || keep(1000) != 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "many") == 0) {
+        return keep_many();
+    }
     if (argc == 2) {
-        return strcmp(argv[1], "spaced") == 0 ? count_spaced() : run_kind(argv[1]);
+        return strcmp(argv[1], "spaced") == 0 ? look_at_spaces() : run_kind(argv[1]);
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_of_n_allocations_is_sampled),
+        cmocka_unit_test(few_allocations_are_not_sampled),
+        cmocka_unit_test(so_many_live_at_a_time_and_no_more),
         cmocka_unit_test(samples_have_time_between_them),
     };
     return cmocka_run_group_tests_name("sampling", tests, NULL, heap_is_sound);
