@@ -40,6 +40,10 @@ bool hak_extent_claim(struct hak_extent *extent, unsigned page) {
     return hak_atomic_exchange_relaxed(&extent->handed_pages[page], (uint16_t)0) != 0;
 }
 
+static unsigned unit_pages(void) {
+    return (unsigned)(HAK_UNIT_BYTES / hak_os_page_bytes());
+}
+
 static bool is_empty(const struct hak_extent *extent) {
     return extent->free_pages == extent->pages;
 }
@@ -134,14 +138,14 @@ struct hak_extent *hak_extent_first(void) {
     return all_extents;
 }
 
-void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, bool is_zero) {
+void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uint32_t zero_units) {
     extent->base = superslab->base;
     extent->superslab = superslab;
     extent->pages = (unsigned)(HAK_SUPERSLAB_BYTES / hak_os_page_bytes());
     HAK_ASSERT(extent->free_pages == 0 && extent->held_pages == 0 && extent->dirty_pages == 0);
     unused_pages += extent->pages;
-    if (!is_zero) {
-        make_dirty(extent, 0, extent->pages);
+    for (uint32_t left = ~zero_units; left != 0; left &= left - 1) {
+        make_dirty(extent, hak_ctz32(left) * unit_pages(), unit_pages());
     }
     link_free(extent, 0, extent->pages);
     hak_registry_fill((const void *)extent->base, HAK_UNITS_PER_SUPERSLAB,
@@ -173,10 +177,9 @@ struct hak_extent *hak_extent_dirty_surplus(void) {
 /* The word that a unit gets when its extent goes: what was freed there, or nothing. */
 static hak_word word_of_freed_unit(const struct hak_extent *extent, unsigned unit) {
     size_t page_bytes = hak_os_page_bytes();
-    unsigned unit_pages = (unsigned)(HAK_UNIT_BYTES / page_bytes);
     uint64_t mark = 0;
-    for (unsigned i = 0; i < unit_pages; i++) {
-        unsigned freed_pages = extent->freed_pages[unit * unit_pages + i];
+    for (unsigned i = 0; i < unit_pages(); i++) {
+        unsigned freed_pages = extent->freed_pages[unit * unit_pages() + i];
         if (freed_pages != 0) {
             mark = hak_freed_mark_add_run(mark, i * page_bytes, freed_pages * page_bytes);
         }
@@ -184,10 +187,21 @@ static hak_word word_of_freed_unit(const struct hak_extent *extent, unsigned uni
     return mark == 0 ? 0 : hak_word_for_number(HAK_KIND_LARGE_FREED, mark);
 }
 
-struct superslab *hak_extent_close(struct hak_extent *extent, bool *is_zero) {
+/* The units of an empty extent without a dirty page. */
+static uint32_t zero_units_of(const struct hak_extent *extent) {
+    uint32_t zero_units = 0;
+    for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
+        unsigned page = unit * unit_pages();
+        bool is_zero = hak_page_map_count(&extent->dirty, page, page + unit_pages()) == 0;
+        zero_units |= (uint32_t)is_zero << unit;
+    }
+    return zero_units;
+}
+
+struct superslab *hak_extent_close(struct hak_extent *extent, uint32_t *zero_units) {
     HAK_ASSERT(is_empty(extent));
     struct hak_page_map dirty;
-    *is_zero = extent->dirty_pages == 0;
+    *zero_units = zero_units_of(extent);
     (void)take_dirty(extent, 0, extent->pages, &dirty);
     (void)unlink_free(extent, 0);
     unused_pages -= extent->pages;

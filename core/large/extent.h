@@ -61,8 +61,8 @@ struct hak_extent *hak_extent_take_spare(void);
 void hak_extent_publish(struct hak_extent *extent);
 void hak_extent_put_spare(struct hak_extent *extent);
 
-/* Gives the record a SuperSlab: one free run, all words stored. */
-void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, bool is_zero);
+/* Gives the record a SuperSlab: one free run, dirty but for the units of the mask, all words stored. */
+void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uint32_t zero_units);
 
 /*
  * Takes the best fitting free run, its start at a multiple of `align_pages` pages (a power of two), and makes
@@ -114,8 +114,9 @@ struct hak_extent *hak_extent_dirty_surplus(void);
 /* An empty extent, or NULL. */
 struct hak_extent *hak_extent_find_empty(void);
 
-/* Takes the memory from an empty extent's record; the caller gives it back without the lock. */
-struct superslab *hak_extent_close(struct hak_extent *extent, bool *is_zero);
+/* Takes the memory from an empty extent's record; the caller gives it back, with the mask, without the lock.
+ */
+struct superslab *hak_extent_close(struct hak_extent *extent, uint32_t *zero_units);
 
 /* Every record, to be followed by all_next; records without memory have base 0. */
 struct hak_extent *hak_extent_first(void);

@@ -20,6 +20,7 @@ _Atomic bool hak_release_has_debt;
 struct step {
     struct hak_mapping *mapping; /* NULL: the SuperSlab or the run */
     struct superslab *superslab; /* NULL: the run */
+    uint32_t zero_units;         /* of the SuperSlab */
     struct hak_run run;
     uintptr_t start;
     size_t bytes;
@@ -49,9 +50,8 @@ static bool pick_run(struct step *step) {
     step->mapping = NULL;
     step->superslab = NULL;
     if (surplus != NULL) {
-        bool is_zero;
         step->bytes = surplus->dirty_pages * page_bytes;
-        step->superslab = hak_extent_close(surplus, &is_zero);
+        step->superslab = hak_extent_close(surplus, &step->zero_units);
         return true;
     }
     if (!hak_extent_hold_dirtiest(&step->run)) {
@@ -99,7 +99,7 @@ static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
 /* No lock. Unmapping part of a mapping fails when the kernel's limit of maps is reached; purging does not. */
 static enum outcome carry_out(const struct step *step) {
     if (step->mapping == NULL && step->superslab != NULL) {
-        hak_superslab_give_whole(step->superslab, false);
+        hak_superslab_give_whole(step->superslab, step->zero_units);
         return UNMAPPED;
     }
     if (step->mapping != NULL && hak_os_unmap((void *)step->start, step->bytes) == 0) {
@@ -161,7 +161,9 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     enum outcome outcome = carry_out(&step);
     hak_lock_acquire(&hak_large_lock);
     size_t given_bytes = settle(&step, outcome, now_ms);
-    hak_retain_returned(given_bytes, now_ms);
+    /* A SuperSlab has only gone to the pool, whose floor has proofs of its own. */
+    bool is_pooled = step.mapping == NULL && step.superslab != NULL;
+    hak_retain_returned(is_pooled ? 0 : given_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
     *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
@@ -201,18 +203,18 @@ void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
 /* Gives every empty extent back to the SuperSlab pool. */
 static void close_empty_extents(void) {
     for (;;) {
-        bool is_zero = false;
+        uint32_t zero_units = 0;
         struct superslab *superslab = NULL;
         hak_lock_acquire(&hak_large_lock);
         struct hak_extent *extent = hak_extent_find_empty();
         if (extent != NULL) {
-            superslab = hak_extent_close(extent, &is_zero);
+            superslab = hak_extent_close(extent, &zero_units);
         }
         hak_lock_release(&hak_large_lock);
         if (superslab == NULL) {
             return;
         }
-        hak_superslab_give_whole(superslab, is_zero);
+        hak_superslab_give_whole(superslab, zero_units);
     }
 }
 

@@ -140,6 +140,15 @@ static void raise_floor(size_t bytes) {
     }
 }
 
+/* What had to stay for none of it to be fetched: what there was at once, or, where it went bit by bit, more.
+ */
+static size_t proved_bytes(void) {
+    size_t fetched_bytes = hak_retain.fetched_bytes < hak_retain.returned_bytes ? hak_retain.fetched_bytes
+                                                                                : hak_retain.returned_bytes;
+    size_t more_bytes = hak_retain.raised_bytes + fetched_bytes;
+    return more_bytes > hak_retain.peak_bytes ? more_bytes : hak_retain.peak_bytes;
+}
+
 void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
     expire_cycle(now_ms);
     if (hak_retain.returned_bytes == 0) {
@@ -150,7 +159,7 @@ void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
         return;
     }
     if (++hak_retain.proofs >= hak_large_policy.proof_count) {
-        raise_floor(hak_retain.peak_bytes);
+        raise_floor(proved_bytes());
     }
     forget_cycle();
 }

@@ -42,15 +42,15 @@ static struct hak_extent *new_record(void) {
 
 /* One more extent; false when out of memory. */
 static bool add_extent(void) {
-    bool is_zero = false; /* gcc does not see that each SuperSlab comes with it */
+    uint32_t zero_units = 0; /* gcc does not see that each SuperSlab comes with them */
     struct hak_extent *extent = new_record();
     if (extent == NULL) {
         return false;
     }
-    struct superslab *superslab = hak_superslab_take_whole(&is_zero);
+    struct superslab *superslab = hak_superslab_take_whole(&zero_units);
     hak_lock_acquire(&hak_large_lock);
     if (superslab != NULL) {
-        hak_extent_open(extent, superslab, is_zero);
+        hak_extent_open(extent, superslab, zero_units);
     } else {
         hak_extent_put_spare(extent);
     }
@@ -98,15 +98,15 @@ void hak_run_zero(const struct hak_run *run, size_t bytes) {
 /* Lock held on entry, released here: what follows a step that made pages free. */
 static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
     struct superslab *superslab = NULL;
-    bool is_zero = false;
+    uint32_t zero_units = 0;
     HAK_ASSERT(hak_extent_is_sound(extent));
     if (hak_extent_is_surplus(extent)) {
-        superslab = hak_extent_close(extent, &is_zero);
+        superslab = hak_extent_close(extent, &zero_units);
     }
     bool is_over = hak_retain_is_over();
     hak_lock_release(&hak_large_lock);
     if (superslab != NULL) {
-        hak_superslab_give_whole(superslab, is_zero);
+        hak_superslab_give_whole(superslab, zero_units);
     }
     if (is_over) {
         hak_release_excess(0, now_ms);

@@ -231,12 +231,12 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     hak_lock_release(&hak_superslab_lock);
 }
 
-struct superslab *hak_superslab_take_whole(bool *is_zero) {
+struct superslab *hak_superslab_take_whole(uint32_t *zero_units) {
     uintptr_t base;
     hak_lock_acquire(&hak_superslab_lock);
     struct superslab *s = hak_superslab_pool.lru_newest;
     if (s != NULL) {
-        *is_zero = s->zero_units == UINT32_MAX;
+        *zero_units = s->zero_units;
         note_missed(s->zero_units);
         hak_superslab_free_to_whole(s);
     }
@@ -255,7 +255,7 @@ struct superslab *hak_superslab_take_whole(bool *is_zero) {
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
     (void)hak_superslab_split(s);
-    *is_zero = true;
+    *zero_units = UINT32_MAX;
     return s;
 }
 
@@ -272,11 +272,11 @@ unsigned hak_superslab_split(struct superslab *s) {
     return was_huge;
 }
 
-void hak_superslab_give_whole(struct superslab *s, bool is_zero) {
+void hak_superslab_give_whole(struct superslab *s, uint32_t zero_units) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
     s->emptied_ms = now_ms;
-    hak_superslab_whole_to_free(s, is_zero);
+    hak_superslab_whole_to_free(s, zero_units);
     hak_lock_release(&hak_superslab_lock);
     hak_purge_step();
 }

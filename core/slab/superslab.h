@@ -60,10 +60,11 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero);
 
 /*
  * An empty SuperSlab for the large floor alone: 2 MiB at `base`, registry prepared, words not yet stored.
- * NULL when out of memory. Slow: no lock held.
+ * NULL when out of memory. `zero_units` is a mask of the units that are known to be zero, also when it comes
+ * back. Slow: no lock held.
  */
-struct superslab *hak_superslab_take_whole(bool *is_zero);
-void hak_superslab_give_whole(struct superslab *superslab, bool is_zero);
+struct superslab *hak_superslab_take_whole(uint32_t *zero_units);
+void hak_superslab_give_whole(struct superslab *superslab, uint32_t zero_units);
 
 /*
  * Before a part of it is purged: no huge page from now on, or the kernel would fill up again what was given

@@ -260,17 +260,17 @@ void hak_superslab_free_to_whole(struct superslab *s) {
 }
 
 /* Back among the empty ones, from wherever it was lent to. */
-static void none_to_free(struct superslab *s, bool is_zero) {
+static void none_to_free(struct superslab *s, uint32_t zero_units) {
     s->free_units = ALL_UNITS;
-    s->zero_units = is_zero ? ALL_UNITS : 0;
+    s->zero_units = zero_units;
     s->tier = HAK_TIER_FREE;
     attach(s);
 }
 
-void hak_superslab_whole_to_free(struct superslab *s, bool is_zero) {
+void hak_superslab_whole_to_free(struct superslab *s, uint32_t zero_units) {
     HAK_ASSERT(s->tier == HAK_TIER_WHOLE);
     hak_superslab_pool.whole_count--;
-    none_to_free(s, is_zero);
+    none_to_free(s, zero_units);
 }
 
 void hak_superslab_free_to_none(struct superslab *s) {
@@ -286,7 +286,7 @@ void hak_superslab_free_to_none(struct superslab *s) {
 void hak_superslab_none_to_free(struct superslab *s, bool is_zero) {
     HAK_ASSERT(s->tier == HAK_TIER_NONE);
     hak_superslab_pool.mapped_count++;
-    none_to_free(s, is_zero);
+    none_to_free(s, is_zero ? ALL_UNITS : 0);
 }
 
 void hak_superslab_push_spare(struct superslab *s) {

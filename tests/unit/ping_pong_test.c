@@ -33,6 +33,8 @@
 #define REFILLED_BYTES   1000u
 #define SPILL_MAX_BLOCKS 128u /* each of which may have been the last of its slab */
 #define SOON_MS          8000u
+#define RUN_BYTES        ((size_t)64 * 1024)
+#define RUNS             320u
 
 static uint64_t clock_ms = 1000000;
 static atomic_uint purge_calls;
@@ -83,6 +85,33 @@ static size_t excess_bytes(void) {
 
 static void *blocks[BULK_BLOCKS];
 static pthread_barrier_t handed_over;
+
+/* Runs of pages, too. Freed in random order they go back one by one as long as no floor has risen. */
+static void large_blocks_that_come_and_go_stay(void **state) {
+    (void)state;
+    struct rng rng = rng_seeded(3);
+    unsigned calls_at_half = 0;
+    (void)hak_trim(0);
+    atomic_store(&purge_calls, 0);
+    for (unsigned round = 0; round < ROUNDS; round++, clock_ms += ROUND_MS) {
+        if (round == ROUNDS / 2) {
+            calls_at_half = atomic_load(&purge_calls);
+        }
+        for (unsigned i = 0; i < RUNS; i++) {
+            blocks[i] = hak_malloc(RUN_BYTES);
+            CHECK(blocks[i] != NULL);
+        }
+        for (unsigned left = RUNS; left != 0; left--) {
+            unsigned pick = rng_below(&rng, left);
+            hak_free(blocks[pick]);
+            blocks[pick] = blocks[left - 1];
+        }
+    }
+    unsigned calls = atomic_load(&purge_calls) - calls_at_half;
+    print_message("%u calls in the first half, %u in the second\n", calls_at_half, calls);
+    assert_true(calls_at_half > RUNS / 4); /* the load goes beyond the floor: this test can fail */
+    assert_true(calls <= ROUNDS / 4);
+}
 
 /* The consumer's half: frees each batch. */
 static void *consume(void *unused) {
@@ -224,6 +253,7 @@ int main(void) {
         cmocka_unit_test(what_is_freed_in_bulk_goes_back_a_little_in_each_call),
         cmocka_unit_test(refills_pay_what_frees_left),
         cmocka_unit_test(a_thread_that_ends_leaves_no_debt),
+        cmocka_unit_test(large_blocks_that_come_and_go_stay),
         cmocka_unit_test(a_steady_producer_and_consumer_do_not_purge),
         cmocka_unit_test(what_was_kept_goes_back_when_the_cycles_end),
     };

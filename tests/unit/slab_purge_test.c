@@ -87,10 +87,10 @@ struct full {
 
 static void take_all(struct full *full) {
     /* An empty one, so that all of its units lie in one SuperSlab; others are used up first. */
-    bool is_zero;
-    struct superslab *whole = hak_superslab_take_whole(&is_zero);
+    uint32_t zero_units;
+    struct superslab *whole = hak_superslab_take_whole(&zero_units);
     CHECK(whole != NULL);
-    hak_superslab_give_whole(whole, is_zero);
+    hak_superslab_give_whole(whole, zero_units);
     struct slab *elsewhere[MANY];
     unsigned others = 0;
     for (unsigned have = 0; have < UNITS;) {

@@ -221,11 +221,11 @@ static void trim_leaves_nothing_dirty(void **state) {
 
 static void whole_superslabs_are_lent_and_come_back(void **state) {
     (void)state;
-    bool is_zero = false;
+    uint32_t zero_units = 0;
     struct hak_superslab_counts before = counted();
-    struct superslab *whole = hak_superslab_take_whole(&is_zero);
+    struct superslab *whole = hak_superslab_take_whole(&zero_units);
     assert_non_null(whole);
-    assert_true(is_zero);
+    assert_int_equal(zero_units, UINT32_MAX);
     assert_int_equal(whole->base % HAK_SUPERSLAB_BYTES, 0);
     assert_int_equal(counted().whole, before.whole + 1);
     assert_int_equal(counted().mapped, before.mapped + 1);
@@ -234,17 +234,17 @@ static void whole_superslabs_are_lent_and_come_back(void **state) {
     struct slab *elsewhere = hak_superslab_take_units(1);
     assert_ptr_not_equal(hak_superslab_of(elsewhere), whole);
     memset((void *)whole->base, 1, HAK_SUPERSLAB_BYTES);
-    hak_superslab_give_whole(whole, false);
+    hak_superslab_give_whole(whole, 0);
     assert_int_equal(counted().whole, before.whole);
     assert_int_equal(counted().empty, 1);
     assert_int_equal(counted().dirty_units, UNITS);
-    assert_ptr_equal(hak_superslab_take_whole(&is_zero), whole);
-    assert_false(is_zero);
-    hak_superslab_give_whole(whole, true);
-    assert_int_equal(counted().dirty_units, 0);
-    assert_ptr_equal(hak_superslab_take_whole(&is_zero), whole);
-    assert_true(is_zero);
-    hak_superslab_give_whole(whole, false);
+    assert_ptr_equal(hak_superslab_take_whole(&zero_units), whole);
+    assert_int_equal(zero_units, 0);
+    hak_superslab_give_whole(whole, ~(uint32_t)5); /* two units are dirty, and stay so */
+    assert_int_equal(counted().dirty_units, 2);
+    assert_ptr_equal(hak_superslab_take_whole(&zero_units), whole);
+    assert_int_equal(zero_units, ~(uint32_t)5);
+    hak_superslab_give_whole(whole, 0);
     hak_superslab_give_units(elsewhere, false);
 }
 

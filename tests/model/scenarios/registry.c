@@ -122,8 +122,8 @@ const struct model_scenario model_registry_prepared = {
 /* ---- the table of SuperSlabs ---- */
 
 static void map_one(void) {
-    bool is_zero;
-    MODEL_CHECK(hak_superslab_take_whole(&is_zero) != NULL);
+    uint32_t zero_units;
+    MODEL_CHECK(hak_superslab_take_whole(&zero_units) != NULL);
 }
 
 static void have_one(void) {
