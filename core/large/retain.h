@@ -4,7 +4,8 @@
  * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
  * within the floor: a MiB, less in a small container, plus a fraction of what is live. The floor rises
  * by the size of a cycle that has been proved: three times running, at least a third of what was given back
- * was fetched again within a second. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most,
+ * was fetched again within a second. What lay free at once stays then, or, where it went back bit by bit, as
+ * much more as was fetched. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most,
  * and falls as memory lies unused for whole seconds. Counts and decides, frees nothing itself (release.c
  * does). All state is under hak_large_lock.
  */

@@ -7,6 +7,8 @@
 #include "large_kit.h"
 
 #include "large/extent.h"
+#include "slab/purge.h"
+#include "slab/superslab_pool.h"
 #include "support/slots.h"
 #include "support/target.h"
 
@@ -155,6 +157,65 @@ static void the_last_empty_extent_is_purged_not_closed(void **state) {
     assert_int_equal(counts_now().empty_extents, 1);
     assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
     check_sound();
+}
+
+/* Empty extents go to the SuperSlab pool. What was purged in them is not dirty there either. */
+static void a_superslab_takes_along_which_units_are_zero(void **state) {
+    (void)state;
+    enum { EXTENTS = 2, PARTS = 4, PURGED_UNITS = 7, LAST_UNITS = 8 }; /* whole ones in a part; begun ones */
+    char *blocks[EXTENTS][PARTS];
+    struct hak_large_policy policy = hak_large_policy;
+    struct hak_superslab_counts before, after;
+    hak_purge_set_floor(64 * MIB); /* what comes to the pool stays there */
+    hak_large_policy.floor_live_shift = 63;
+    for (unsigned i = 0; i < EXTENTS * PARTS; i++) {
+        blocks[i / PARTS][i % PARTS] = must_alloc(500 * KIB);
+    }
+    char *last = must_alloc(500 * KIB);
+    hak_superslab_count(&before);
+    for (unsigned part = 0; part < PARTS; part++) {
+        hak_large_policy.floor_bytes = part == 0 ? 0 : 64 * MIB;
+        for (unsigned i = 0; i < EXTENTS; i++) {
+            release(blocks[i][part]);
+        }
+        pay_debts();
+    }
+    assert_int_equal(counts_now().empty_extents, EXTENTS);
+    size_t returned_bytes = hak_retain.returned_bytes;
+    hak_large_policy.floor_bytes = 0;
+    release(last);
+    pay_debts();
+    assert_int_equal(counts_now().empty_extents, 1);
+    assert_int_equal(hak_retain.returned_bytes - returned_bytes,
+                     (PARTS - 1) * 500 * KIB); /* the one that stays */
+    hak_superslab_count(&after);
+    /* The free closes the last one's extent; what is above the floor then, one of the others. */
+    assert_int_equal(after.dirty_units - before.dirty_units,
+                     HAK_UNITS_PER_SUPERSLAB - PURGED_UNITS + LAST_UNITS);
+    hak_large_policy = policy;
+    hak_superslab_pool.retention.is_set = false;
+    check_all_freed();
+}
+
+/* Each free gives its own run back, so there is never more at once than that: what is fetched counts. */
+static void cycles_that_go_bit_by_bit_raise_the_floor(void **state) {
+    (void)state;
+    enum { BLOCKS = 8, CYCLES = 4 };
+    char *blocks[BLOCKS];
+    struct hak_large_policy policy = hak_large_policy;
+    hak_large_policy.floor_bytes = 0;
+    hak_large_policy.floor_live_shift = 63;
+    for (unsigned cycle = 0; cycle < CYCLES; cycle++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            blocks[i] = must_alloc(500 * KIB);
+        }
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            release(blocks[i]);
+        }
+    }
+    assert_in_range(hak_retain.raised_bytes, 2 * 500 * KIB, BLOCKS * 500 * KIB);
+    hak_large_policy = policy;
+    check_all_freed();
 }
 
 /* ---- length ---- */
@@ -643,6 +704,8 @@ int main(void) {
         TEST(calloc_of_fresh_memory_touches_none_of_it),
         TEST(no_free_makes_more_than_16_calls_and_the_floor_is_kept),
         TEST(the_last_empty_extent_is_purged_not_closed),
+        TEST(a_superslab_takes_along_which_units_are_zero),
+        TEST(cycles_that_go_bit_by_bit_raise_the_floor),
         TEST(fetching_a_little_raises_no_floor),
         TEST(locked_pages_stay_dirty_and_are_zeroed),
         TEST(wrong_pointers_end_in_their_line),
