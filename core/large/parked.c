@@ -11,14 +11,18 @@
 #include "large/retain.h"
 #include "os/os.h"
 
-/* A slot: the run's address and its pages in the low bits; the pages alone: wanted; 0: nothing yet. */
+/*
+ * A slot: the run's address and its pages in the low bits; the pages alone: wanted; the pages and ASKED_ONCE:
+ * asked for once, which most lengths are that a program asks for at all; 0: nothing yet.
+ */
 #define PAGES_MASK ((uintptr_t)0xFFF)
+#define ASKED_ONCE ((uintptr_t)0x800)
 
 static _Atomic uintptr_t slots[HAK_PARKED_SHARDS][HAK_PARKED_LENGTHS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
 
-_Static_assert(HAK_PARKED_BYTES_MAX / 4096 <= PAGES_MASK, "a length fits below an OS page's address");
+_Static_assert(HAK_PARKED_BYTES_MAX / 4096 < ASKED_ONCE, "a length fits below an OS page's address");
 _Static_assert(HAK_PARKED_BYTES_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
 
 /* Threads take shards in turn. */
@@ -63,11 +67,13 @@ void *hak_parked_take(size_t bytes, void **evicted) {
     _Atomic uintptr_t *slot = slot_for(pages);
     uintptr_t found = hak_atomic_load_relaxed(slot); /* relaxed: the swap decides */
     /* acquire: pairs with the swap in hak_parked_put(): the block's last owner is through with it */
-    if (found == pages || !hak_atomic_cas_acquire(slot, &found, pages) || !is_run(found)) {
+    bool is_asked_again = (found & PAGES_MASK & ~ASKED_ONCE) == pages;
+    uintptr_t wanted = is_asked_again ? pages : pages | ASKED_ONCE;
+    if (found == pages || !hak_atomic_cas_acquire(slot, &found, wanted) || !is_run(found)) {
         return NULL;
     }
     void *p = address_in(found);
-    if ((found & PAGES_MASK) != pages) {
+    if (!is_asked_again) {
         *evicted = p;
         return NULL;
     }

@@ -2,12 +2,13 @@
  * parked.h - page runs that were freed a moment ago and are likely to be asked for again at once: no lock, no
  * search, some hundred instructions for a pair of malloc and free.
  *
- * A slot says what is wanted: a length in OS pages that was asked for and not found here. A free of that
- * length fills it, the next request of that length empties it. For everybody else a parked run is a live one
- * of its extent, only not handed out (extent.h). Process-wide, in a few shards against threads that meet: at
- * most HAK_PARKED_SLOTS runs of at most HAK_PARKED_BYTES_MAX, so memory does not grow with threads; whatever
- * gives memory back empties the slots first. A run that is on its way to or from a slot when another thread
- * forks is nobody's in the child, which frees it.
+ * A slot says what is wanted: a length in OS pages that was asked for twice, with no other length of that
+ * slot in between, and not found here. A free of that length fills it, the next request of that length
+ * empties it. Once is not enough: a program that starts reads files of as many lengths as there are files.
+ * For everybody else a parked run is a live one of its extent, only not handed out (extent.h). Process-wide,
+ * in a few shards against threads that meet: at most HAK_PARKED_SLOTS runs of at most HAK_PARKED_BYTES_MAX,
+ * so memory does not grow with threads; whatever gives memory back empties the slots first. A run that is on
+ * its way to or from a slot when another thread forks is nobody's in the child, which frees it.
  */
 #ifndef HAK_LARGE_PARKED_H
 #define HAK_LARGE_PARKED_H
@@ -20,9 +21,9 @@
 #define HAK_PARKED_SLOTS     (HAK_PARKED_SHARDS * HAK_PARKED_LENGTHS)
 
 /*
- * A run of exactly the pages that `bytes` bytes need, handed out now; or NULL, and the length is wanted from
- * now on. *evicted: NULL, or a run that had to make room, no longer parked, to be freed by
- * hak_run_free_parked(). Any thread, no lock held.
+ * A run of exactly the pages that `bytes` bytes need, handed out now; or NULL, and if the length was asked
+ * for before it is wanted from now on. *evicted: NULL, or a run that had to make room, no longer parked, to
+ * be freed by hak_run_free_parked(). Any thread, no lock held.
  */
 void *hak_parked_take(size_t bytes, void **evicted);
 

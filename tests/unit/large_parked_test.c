@@ -25,8 +25,8 @@ static size_t parked_blocks(void) {
 
 /* A free block of `bytes` bytes, the only one that is parked. */
 static char *parked_block(size_t bytes) {
-    release(must_alloc(bytes)); /* the length is wanted from now on */
-    char *p = must_alloc(bytes);
+    release(must_alloc(bytes));
+    char *p = must_alloc(bytes); /* the length is wanted from now on */
     memset(p, 0x77, bytes);
     release(p);
     CHECK(parked_blocks() == 1);
@@ -53,15 +53,28 @@ static void a_hot_pair_takes_one_block_without_lock_and_call(void **state) {
 
 static void only_a_length_that_was_asked_for_is_parked(void **state) {
     (void)state;
-    char *p = must_alloc(HAK_PARKED_BYTES_MAX + 1);
-    release(p);
-    p = must_alloc(HAK_PARKED_BYTES_MAX + 1);
-    release(p);
+    for (unsigned i = 0; i < 3; i++) {
+        bool is_zero;
+        release(must_alloc(HAK_PARKED_BYTES_MAX + 1));
+        release(hak_large_alloc(100 * KIB, MIB, &is_zero)); /* not of the requests that look there */
+    }
     assert_int_equal(parked_blocks(), 0);
-    bool is_zero;
-    p = hak_large_alloc(100 * KIB, MIB, &is_zero); /* not of the requests that look there */
-    release(p);
+    check_all_freed();
+}
+
+/* As a program that reads its files at start: each buffer has a length of its own. */
+static void lengths_that_are_asked_for_once_are_not_parked(void **state) {
+    (void)state;
+    size_t page_bytes = hak_os_page_bytes();
+    for (unsigned pages = 10; pages < 10 + 3 * HAK_PARKED_LENGTHS; pages++) {
+        char *p = must_alloc(pages * page_bytes);
+        release(p);
+        assert_int_equal(parked_blocks(), 0);
+    }
+    release(must_alloc(10 * page_bytes)); /* again, but others of its slot came between */
     assert_int_equal(parked_blocks(), 0);
+    release(must_alloc(10 * page_bytes));
+    assert_int_equal(parked_blocks(), 1);
     check_all_freed();
 }
 
@@ -72,6 +85,9 @@ static void another_length_of_the_same_slot_takes_its_place(void **state) {
     (void)parked_block(10 * page_bytes);
     char *p = must_alloc(other_bytes);
     assert_int_equal(parked_blocks(), 0);
+    release(p);
+    assert_int_equal(parked_blocks(), 0);
+    p = must_alloc(other_bytes);
     release(p);
     assert_int_equal(parked_blocks(), 1);
     assert_ptr_equal(must_alloc(other_bytes), p);
@@ -157,6 +173,7 @@ static void a_run_from_a_slot_resizes_and_parks_at_its_new_length(void **state) 
     assert_ptr_equal(must_alloc(100 * KIB), p);
     assert_ptr_equal(resize(p, 60 * KIB), p);
     check_sound();
+    release(must_alloc(60 * KIB));
     char *q = must_alloc(60 * KIB);
     release(p);
     assert_int_equal(parked_blocks(), 1);
@@ -323,6 +340,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_hot_pair_takes_one_block_without_lock_and_call),
         TEST(only_a_length_that_was_asked_for_is_parked),
+        TEST(lengths_that_are_asked_for_once_are_not_parked),
         TEST(another_length_of_the_same_slot_takes_its_place),
         TEST(calloc_of_a_parked_run_is_zero),
         TEST(counts_and_walks_take_parked_runs_for_free),
