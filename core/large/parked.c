@@ -18,6 +18,9 @@
 #define PAGES_MASK ((uintptr_t)0xFFF)
 #define ASKED_ONCE ((uintptr_t)0x800)
 
+#define MUCH_LIVE_BYTES ((size_t)8 * 1024 * 1024)
+
+static _Atomic bool was_much_live; /* written under hak_large_lock */
 static _Atomic uintptr_t slots[HAK_PARKED_SHARDS][HAK_PARKED_LENGTHS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
@@ -66,9 +69,11 @@ void *hak_parked_take(size_t bytes, void **evicted) {
     uintptr_t pages = hak_os_page_round(bytes) >> hak_ctz64(hak_os_page_bytes());
     _Atomic uintptr_t *slot = slot_for(pages);
     uintptr_t found = hak_atomic_load_relaxed(slot); /* relaxed: the swap decides */
-    /* acquire: pairs with the swap in hak_parked_put(): the block's last owner is through with it */
     bool is_asked_again = (found & PAGES_MASK & ~ASKED_ONCE) == pages;
-    uintptr_t wanted = is_asked_again ? pages : pages | ASKED_ONCE;
+    /* relaxed: decides only what is kept */
+    bool is_wanted = is_asked_again || hak_atomic_load_relaxed(&was_much_live);
+    uintptr_t wanted = is_wanted ? pages : pages | ASKED_ONCE;
+    /* acquire: pairs with the swap in hak_parked_put(): the block's last owner is through with it */
     if (found == pages || !hak_atomic_cas_acquire(slot, &found, wanted) || !is_run(found)) {
         return NULL;
     }
@@ -108,6 +113,13 @@ bool hak_parked_put(struct hak_extent *extent, void *p) {
     return false;
 }
 
+void hak_parked_note_live(size_t live_bytes) {
+    /* relaxed: written under the lock that is held */
+    if (live_bytes >= MUCH_LIVE_BYTES && !hak_atomic_load_relaxed(&was_much_live)) {
+        hak_atomic_store_relaxed(&was_much_live, true); /* relaxed: as above */
+    }
+}
+
 void hak_parked_flush(void) {
     for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
         _Atomic uintptr_t *slot = &slots[i / HAK_PARKED_LENGTHS][i % HAK_PARKED_LENGTHS];
@@ -122,6 +134,7 @@ void hak_parked_flush(void) {
 }
 
 void hak_parked_reset(void) {
+    hak_atomic_store_relaxed(&was_much_live, false); /* relaxed: the child has one thread */
     for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
         /* relaxed: the child has one thread */
         hak_atomic_store_relaxed(&slots[i / HAK_PARKED_LENGTHS][i % HAK_PARKED_LENGTHS], (uintptr_t)0);

@@ -5,6 +5,7 @@
  * A slot says what is wanted: a length in OS pages that was asked for twice, with no other length of that
  * slot in between, and not found here. A free of that length fills it, the next request of that length
  * empties it. Once is not enough: a program that starts reads files of as many lengths as there are files.
+ * It is enough from when 8 MiB were live, beside which what is parked is little.
  * For everybody else a parked run is a live one of its extent, only not handed out (extent.h). Process-wide,
  * in a few shards against threads that meet: at most HAK_PARKED_SLOTS runs of at most HAK_PARKED_BYTES_MAX,
  * so memory does not grow with threads; whatever gives memory back empties the slots first. A run that is on
@@ -31,10 +32,13 @@ void *hak_parked_take(size_t bytes, void **evicted);
  */
 bool hak_parked_put(struct hak_extent *extent, void *p);
 
+/* So much is live now, in blocks of this floor. Under hak_large_lock. */
+void hak_parked_note_live(size_t live_bytes);
+
 /* Empties every slot: their runs are free and dirty. Under hak_large_lock. */
 void hak_parked_flush(void);
 
-/* Forgets every slot, for the child of a fork. */
+/* Forgets every slot and what was live, for the child of a fork. */
 void hak_parked_reset(void);
 
 /* What is parked at this moment: exact while no other thread allocates or frees. */

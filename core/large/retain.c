@@ -84,6 +84,7 @@ void hak_retain_touch(uint64_t now_ms) {
 void hak_retain_add_live(size_t bytes) {
     hak_retain.live_blocks++;
     hak_retain.live_bytes += bytes;
+    hak_parked_note_live(hak_retain.live_bytes);
 }
 
 void hak_retain_remove_live(size_t bytes) {

@@ -62,6 +62,16 @@ static void only_a_length_that_was_asked_for_is_parked(void **state) {
     check_all_freed();
 }
 
+static void a_large_program_parks_what_was_asked_for_once(void **state) {
+    (void)state;
+    release(must_alloc(7 * MIB));
+    release(must_alloc(100 * KIB));
+    assert_int_equal(parked_blocks(), 0);
+    release(must_alloc(9 * MIB));
+    release(must_alloc(200 * KIB));
+    assert_int_equal(parked_blocks(), 1);
+}
+
 /* As a program that reads its files at start: each buffer has a length of its own. */
 static void lengths_that_are_asked_for_once_are_not_parked(void **state) {
     (void)state;
@@ -340,6 +350,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_hot_pair_takes_one_block_without_lock_and_call),
         TEST(only_a_length_that_was_asked_for_is_parked),
+        TEST(a_large_program_parks_what_was_asked_for_once),
         TEST(lengths_that_are_asked_for_once_are_not_parked),
         TEST(another_length_of_the_same_slot_takes_its_place),
         TEST(calloc_of_a_parked_run_is_zero),
