@@ -22,9 +22,16 @@
 #define HAK_AT_START __attribute__((section(".text.startup")))
 /* A big zeroed table of which few pages are ever touched: it lies behind all small variables, see layout.ld.
  */
-#define HAK_TABLE    __attribute__((section(".bss.hak_table")))
-#define HAK_NORETURN __attribute__((noreturn))
-#define HAK_TLS      __thread __attribute__((tls_model("initial-exec")))
+#define HAK_TABLE __attribute__((section(".bss.hak_table")))
+/*
+ * What every thread reads and hardly any writes lies together in the shared library, apart from all that is
+ * written often: a read would wait for the line to come back from whoever wrote beside it. What threads
+ * contend for has a line of its own.
+ */
+#define HAK_READ_MOSTLY __attribute__((section(".data.hak_read_mostly")))
+#define HAK_CONTENDED   __attribute__((section(".data.hak_contended"), aligned(64)))
+#define HAK_NORETURN    __attribute__((noreturn))
+#define HAK_TLS         __thread __attribute__((tls_model("initial-exec")))
 
 /* Called with a range of address space; a result other than 0 ends the visit. */
 typedef int (*hak_range_visitor)(void *address, size_t bytes, void *context);

@@ -19,7 +19,7 @@
 #include <errno.h>
 #include <string.h>
 
-_Atomic unsigned hak_front_modes_now;
+HAK_READ_MOSTLY _Atomic unsigned hak_front_modes_now;
 static _Atomic uint8_t perturb_byte;
 
 /* ---- modes ------------------------------------------------------------------------------------- */

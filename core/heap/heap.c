@@ -40,16 +40,16 @@
 
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
 
-struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
+HAK_READ_MOSTLY struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
 HAK_TLS struct hak_tls hak_tls = {
     .top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP, .until_sample = INT64_MAX};
 
-struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
+HAK_CONTENDED struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
 /* By number; 0 stays empty. The first of the tables: it shares a page of memory with what lies before them.
  */
 static __attribute__((section(".bss.hak_first_table"))) _Atomic(struct heap *) heaps[HEAPS_MAX];
-static _Atomic uint32_t last_id;
+HAK_READ_MOSTLY static _Atomic uint32_t last_id;
 static struct heap *free_heaps; /* under lock */
 static bool is_started;         /* under lock */
 static bool has_exit_key;       /* under lock, const after start */

@@ -15,7 +15,7 @@
 #define ROW_TO_EXPORT                                                                                        \
     8u /* refills in a row, without a spill, that show that others free what is allocated here */
 
-static _Atomic unsigned exporters[HAK_CLASS_COUNT]; /* heaps in which the class exports */
+HAK_CONTENDED static _Atomic unsigned exporters[HAK_CLASS_COUNT]; /* heaps in which the class exports */
 
 void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports) {
     struct class_state *state = &heap->classes[class_idx];

@@ -13,7 +13,7 @@
 
 #define MAP_THRESHOLD_BYTES ((size_t)1024 * 1024)
 
-_Atomic size_t hak_large_map_threshold = MAP_THRESHOLD_BYTES;
+HAK_READ_MOSTLY _Atomic size_t hak_large_map_threshold = MAP_THRESHOLD_BYTES;
 
 /* ---- allocation ---- */
 

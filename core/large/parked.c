@@ -20,8 +20,8 @@
 
 #define MUCH_LIVE_BYTES ((size_t)8 * 1024 * 1024)
 
-static _Atomic bool was_much_live; /* written under hak_large_lock */
-static _Atomic uintptr_t slots[HAK_PARKED_SHARDS][HAK_PARKED_LENGTHS];
+HAK_READ_MOSTLY static _Atomic bool was_much_live; /* written under hak_large_lock */
+HAK_CONTENDED static _Atomic uintptr_t slots[HAK_PARKED_SHARDS][HAK_PARKED_LENGTHS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
 

@@ -14,7 +14,7 @@
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
 
-_Atomic bool hak_release_has_debt;
+HAK_READ_MOSTLY _Atomic bool hak_release_has_debt;
 
 /* What a step gives back: the end of a mapping, the dirty part of a run, or a closed extent's SuperSlab. */
 struct step {
@@ -196,7 +196,7 @@ void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     /* What failed is left alone for a while: no debt, or every operation would try it. */
     bool has_debt = hak_retain_is_over() && now_ms >= hak_retain.purge_after_ms &&
                     (left_bytes < HAK_UNIT_BYTES || calls == hak_large_policy.release_calls_max);
-    hak_atomic_store_relaxed(&hak_release_has_debt, has_debt); /* relaxed: a hint */
+    hak_atomic_change_relaxed(&hak_release_has_debt, has_debt); /* relaxed: a hint */
     hak_lock_release(&hak_large_lock);
 }
 
@@ -257,7 +257,7 @@ size_t hak_release_all(size_t keep_bytes) {
     }
     if (keep_bytes == 0) {
         close_empty_extents();
-        hak_atomic_store_relaxed(&hak_release_has_debt, false); /* relaxed: a hint */
+        hak_atomic_change_relaxed(&hak_release_has_debt, false); /* relaxed: a hint */
     }
     return trim.given_bytes;
 }

@@ -21,9 +21,9 @@
 #define LIVE_SHIFT_NONE 63u
 #define PROOFS_NEVER    UINT_MAX
 
-struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
+HAK_CONTENDED struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
 
-struct hak_large_policy hak_large_policy = {
+HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
     .floor_bytes = FLOOR_BYTES,
     .floor_live_shift = 3,
     .proof_count = 3,

@@ -29,7 +29,7 @@ struct free_memory {
     size_t lines;
 };
 
-struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
+HAK_CONTENDED struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
 
 static struct {
     char *bump;     /* under lock: next unused byte, line aligned */

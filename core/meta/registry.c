@@ -12,8 +12,8 @@
 _Static_assert(FIRST_FURTHER_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
 
 HAK_TABLE _Alignas(4096) struct hak_registry hak_registry;
-struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
-_Atomic uintptr_t hak_registry_minus_home = (uintptr_t)1 << 63;
+HAK_READ_MOSTLY struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
+HAK_READ_MOSTLY _Atomic uintptr_t hak_registry_minus_home = (uintptr_t)1 << 63;
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
 static _Atomic size_t mapped_leaf_bytes;

@@ -46,7 +46,7 @@
 #define THREAD_NAME_BYTES  16u
 #define THREAD_STACK_BYTES ((size_t)128 * 1024)
 
-struct hak_os_counters hak_os_counters;
+HAK_CONTENDED struct hak_os_counters hak_os_counters;
 
 static void count_call(_Atomic uint64_t *counter) {
     (void)hak_atomic_add_relaxed(counter, 1); /* relaxed: a statistic, orders nothing */
@@ -73,7 +73,7 @@ static int errno_result(bool failed, int saved_errno) {
 }
 
 size_t hak_os_page_bytes(void) {
-    static _Atomic size_t cached;
+    HAK_READ_MOSTLY static _Atomic size_t cached;
     size_t bytes = hak_atomic_load_relaxed(&cached); /* relaxed: every thread computes the same value */
     if (HAK_UNLIKELY(bytes == 0)) {
         int saved = errno;

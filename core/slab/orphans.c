@@ -4,7 +4,7 @@
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
 
-struct slab_list hak_orphans[HAK_ORPHAN_LISTS] = {
+HAK_CONTENDED struct slab_list hak_orphans[HAK_ORPHAN_LISTS] = {
     [0 ... HAK_ORPHAN_LISTS - 1] = {.lock = HAK_LOCK_INIT(HAK_RANK_SLAB_LIST), .is_open = true}};
 
 static enum hak_slab_event push(struct slab_list *list, struct slab *slab) {

@@ -14,7 +14,7 @@
 #include "slab/superslab_pool.h"
 #include "slab/thin.h"
 
-_Atomic bool hak_purge_debt;
+HAK_READ_MOSTLY _Atomic bool hak_purge_debt;
 
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u

@@ -13,7 +13,7 @@
 #define SKIPS_FIRST         15u
 #define SKIPS_MAX           1023u
 
-_Atomic bool hak_ragged_waits;
+HAK_READ_MOSTLY _Atomic bool hak_ragged_waits;
 
 static unsigned ragged_at_most(const struct slab *slab) {
     unsigned spread = BLOCKS_PER_PAGE * slab->units << HAK_UNIT_SHIFT >> hak_ctz64(hak_os_page_bytes());
@@ -43,7 +43,7 @@ void hak_ragged_lower(struct slab *slab) {
 
 static void set_waiting(size_t waiting) {
     hak_superslab_pool.ragged.waiting = waiting;
-    hak_atomic_store_relaxed(&hak_ragged_waits, waiting != 0); /* relaxed: a hint, the lock decides */
+    hak_atomic_change_relaxed(&hak_ragged_waits, waiting != 0); /* relaxed: a hint, the lock decides */
 }
 
 void hak_ragged_enter(struct slab *slab) {

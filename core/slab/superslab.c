@@ -26,7 +26,7 @@
 
 typedef _Atomic(struct superslab *) superslab_slot;
 
-struct hak_lock hak_superslab_lock = HAK_LOCK_INIT(HAK_RANK_SUPERSLAB);
+HAK_CONTENDED struct hak_lock hak_superslab_lock = HAK_LOCK_INIT(HAK_RANK_SUPERSLAB);
 
 static struct {
     _Atomic size_t record_count; /* written under the lock */

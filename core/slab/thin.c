@@ -10,7 +10,7 @@
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 
-_Atomic bool hak_thin_matters;
+HAK_READ_MOSTLY _Atomic bool hak_thin_matters;
 
 /* Sets or clears the mark in the word; frees are counted in it meanwhile. */
 static void mark(struct slab *slab, bool is_thin) {
