@@ -283,24 +283,23 @@ int hak_os_resident(void *address, size_t bytes, size_t *out_bytes) {
     return 0;
 }
 
+static bool read_clock(clockid_t clock, struct timespec *now) {
+    int saved = errno;
+    bool is_read = clock_gettime(clock, now) == 0;
+    errno = saved;
+    return is_read;
+}
+
 uint64_t hak_os_now_ns(void) {
     struct timespec now;
-    int saved = errno;
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) {
-        errno = saved;
-        return 0;
-    }
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return read_clock(CLOCK_MONOTONIC, &now) ? (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec : 0;
 }
 
 uint64_t hak_os_now_ms(void) {
     struct timespec now;
-    int saved = errno;
-    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0) {
-        errno = saved;
-        return 0;
-    }
-    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+    return read_clock(CLOCK_MONOTONIC_COARSE, &now)
+               ? (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u
+               : 0;
 }
 
 void hak_os_write(int fd, const char *text, size_t bytes) {

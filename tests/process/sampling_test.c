@@ -27,34 +27,30 @@ static bool is_sampled(const void *block, size_t bytes) {
 }
 
 /* One block at a time: a cache hands the same one out again and again. */
-static unsigned malloc_and_free(unsigned allocations) {
+static unsigned allocate_and_free(unsigned allocations, void *(*allocate)(size_t bytes), size_t bytes) {
     unsigned sampled = 0;
     for (unsigned i = 0; i < allocations; i++) {
-        void *block = launder(malloc(SMALL_BYTES));
-        sampled += is_sampled(block, SMALL_BYTES);
+        void *block = launder(allocate(bytes));
+        sampled += is_sampled(block, bytes);
         free(block);
     }
     return sampled;
+}
+
+static unsigned malloc_and_free(unsigned allocations) {
+    return allocate_and_free(allocations, malloc, SMALL_BYTES);
+}
+
+static void *calloc_one(size_t bytes) {
+    return calloc(1, bytes);
 }
 
 static unsigned calloc_and_free(unsigned allocations) {
-    unsigned sampled = 0;
-    for (unsigned i = 0; i < allocations; i++) {
-        void *block = launder(calloc(1, SMALL_BYTES));
-        sampled += is_sampled(block, SMALL_BYTES);
-        free(block);
-    }
-    return sampled;
+    return allocate_and_free(allocations, calloc_one, SMALL_BYTES);
 }
 
 static unsigned large_and_free(unsigned allocations) {
-    unsigned sampled = 0;
-    for (unsigned i = 0; i < allocations; i++) {
-        void *block = launder(malloc(LARGE_BYTES));
-        sampled += is_sampled(block, LARGE_BYTES);
-        free(block);
-    }
-    return sampled;
+    return allocate_and_free(allocations, malloc, LARGE_BYTES);
 }
 
 /* Sizes that no cache has room for beside ones that it has: what may not be sampled leaves its turn to the
