@@ -34,14 +34,6 @@
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_release, memory_order_relaxed)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v)                                                          \
     atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_relaxed)
-/* Stores a value that is there already as a rule: without that its cache line leaves all who read it. */
-#define hak_atomic_change_relaxed(p, v)                                                                      \
-    do {                                                                                                     \
-        __typeof__(v) value_ = (v);                                                                          \
-        if (hak_atomic_load_relaxed(p) != value_) {                                                          \
-            hak_atomic_store_relaxed((p), value_);                                                           \
-        }                                                                                                    \
-    } while (0)
 /*
  * Whether an atomic byte differs from `v`, for the free gate: compared where it lies, in one instruction. gcc
  * 12 makes two of an atomic load and a compare.

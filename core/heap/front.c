@@ -175,9 +175,6 @@ HAK_COLD void *hak_alloc_plain(size_t bytes) {
 /* Either a sampled block, or one of ordinary make. */
 static HAK_COLD void *alloc_sampling(size_t bytes, void *(*plain)(size_t bytes)) {
     struct heap *heap = current_heap();
-    if (bytes - 1 >= HAK_MID_MAX_BYTES) {
-        hak_sampled_count();
-    }
     void *block = heap != NULL ? hak_sampled_alloc(heap, bytes) : NULL;
     return block != NULL ? block : plain(bytes);
 }

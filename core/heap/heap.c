@@ -42,7 +42,7 @@
 
 HAK_READ_MOSTLY struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
 HAK_TLS struct hak_tls hak_tls = {
-    .top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP, .until_sample = INT64_MAX};
+    .top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP, .until_sample = HAK_NEVER_SAMPLED};
 
 HAK_CONTENDED struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
@@ -108,7 +108,7 @@ static struct heap *obtain(void) {
             return NULL;
         }
         heap->remote.lock.rank = HAK_RANK_SLAB_LIST;
-        heap->sampling.until_sample = INT64_MAX;
+        heap->sampling.until_sample = HAK_NEVER_SAMPLED;
         heap->homeward.tally.handler = hak_heap_handle_event;
         heap->homeward.tally.context = heap;
         hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
@@ -265,7 +265,7 @@ struct heap *hak_heap_attach(void) {
     hak_tls.low = hak_word_low_of_heap(heap->id);
     hak_tls.state = HAK_THREAD_ATTACHED;
     /* Less what this thread has allocated already. */
-    hak_tls.until_sample = heap->sampling.until_sample - (INT64_MAX - hak_tls.until_sample);
+    hak_tls.until_sample = heap->sampling.until_sample - (HAK_NEVER_SAMPLED - hak_tls.until_sample);
     if (hak_front_is_metered()) {
         hak_heap_set_metered(heap, true);
     }

@@ -49,6 +49,8 @@ struct homeward {
     _Atomic unsigned count; /* blocks since the last flush: at least those that are not counted yet */
 };
 
+#define HAK_NEVER_SAMPLED INT64_MAX /* allocations: more than a thread makes */
+
 /* See sampled.h. Owner: the heap's thread. */
 struct sampling {
     uint64_t chance;      /* state of a generator */

@@ -15,11 +15,6 @@
 /* Begins sampling, in a constructor. */
 void hak_sampled_start(void);
 
-/* Counts an allocation that did not come by way of a hit path's count. */
-HAK_INLINE void hak_sampled_count(void) {
-    hak_tls.until_sample--;
-}
-
 /*
  * In place of an ordinary allocation of `bytes` bytes that is counted: a sampled block, zeroed, or NULL when
  * it is not the turn of one, or there cannot be one.

@@ -8,6 +8,7 @@
 #include "large/parked.h"
 #include "base/assert.h"
 #include "base/atomic.h"
+#include "base/hint.h"
 #include "large/retain.h"
 #include "os/os.h"
 
@@ -114,9 +115,8 @@ bool hak_parked_put(struct hak_extent *extent, void *p) {
 }
 
 void hak_parked_note_live(size_t live_bytes) {
-    /* relaxed: written under the lock that is held */
-    if (live_bytes >= MUCH_LIVE_BYTES && !hak_atomic_load_relaxed(&was_much_live)) {
-        hak_atomic_store_relaxed(&was_much_live, true); /* relaxed: as above */
+    if (live_bytes >= MUCH_LIVE_BYTES) {
+        hak_hint_set(&was_much_live, true);
     }
 }
 
@@ -134,7 +134,7 @@ void hak_parked_flush(void) {
 }
 
 void hak_parked_reset(void) {
-    hak_atomic_store_relaxed(&was_much_live, false); /* relaxed: the child has one thread */
+    hak_hint_set(&was_much_live, false);
     for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
         /* relaxed: the child has one thread */
         hak_atomic_store_relaxed(&slots[i / HAK_PARKED_LENGTHS][i % HAK_PARKED_LENGTHS], (uintptr_t)0);

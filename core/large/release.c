@@ -4,6 +4,7 @@
  */
 #include "large/release.h"
 #include "base/atomic.h"
+#include "base/hint.h"
 #include "large/extent.h"
 #include "large/mapping.h"
 #include "large/parked.h"
@@ -26,8 +27,8 @@ struct step {
     size_t bytes;
 };
 
-/* How a step ended. */
-enum outcome { FAILED, PURGED, UNMAPPED };
+/* How a step ended. POOLED: the SuperSlab went to the pool, whose floor has proofs of its own. */
+enum outcome { FAILED, PURGED, UNMAPPED, POOLED };
 
 /* The end goes, so what is clean there goes along with the dirty bytes that are too many. */
 static void pick_mapping(struct step *step, struct hak_mapping *mapping, size_t excess_bytes) {
@@ -100,7 +101,7 @@ static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
 static enum outcome carry_out(const struct step *step) {
     if (step->mapping == NULL && step->superslab != NULL) {
         hak_superslab_give_whole(step->superslab, step->zero_units);
-        return UNMAPPED;
+        return POOLED;
     }
     if (step->mapping != NULL && hak_os_unmap((void *)step->start, step->bytes) == 0) {
         return UNMAPPED;
@@ -135,7 +136,7 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
     size_t given_bytes = 0;
     if (step->mapping != NULL) {
         given_bytes = settle_mapping(step, outcome);
-    } else if (step->superslab != NULL) {
+    } else if (outcome == POOLED) {
         given_bytes = step->bytes;
     } else {
         bool is_zero = outcome == PURGED;
@@ -161,13 +162,11 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     enum outcome outcome = carry_out(&step);
     hak_lock_acquire(&hak_large_lock);
     size_t given_bytes = settle(&step, outcome, now_ms);
-    /* A SuperSlab has only gone to the pool, whose floor has proofs of its own. */
-    bool is_pooled = step.mapping == NULL && step.superslab != NULL;
-    hak_retain_returned(is_pooled ? 0 : given_bytes, now_ms);
+    hak_retain_returned(outcome == POOLED ? 0 : given_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
     *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
-    return outcome == UNMAPPED || (outcome == PURGED && step.mapping == NULL);
+    return outcome != FAILED && (outcome != PURGED || step.mapping == NULL);
 }
 
 void hak_release_age(void) {
@@ -196,7 +195,7 @@ void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     /* What failed is left alone for a while: no debt, or every operation would try it. */
     bool has_debt = hak_retain_is_over() && now_ms >= hak_retain.purge_after_ms &&
                     (left_bytes < HAK_UNIT_BYTES || calls == hak_large_policy.release_calls_max);
-    hak_atomic_change_relaxed(&hak_release_has_debt, has_debt); /* relaxed: a hint */
+    hak_hint_set(&hak_release_has_debt, has_debt);
     hak_lock_release(&hak_large_lock);
 }
 
@@ -257,7 +256,7 @@ size_t hak_release_all(size_t keep_bytes) {
     }
     if (keep_bytes == 0) {
         close_empty_extents();
-        hak_atomic_change_relaxed(&hak_release_has_debt, false); /* relaxed: a hint */
+        hak_hint_set(&hak_release_has_debt, false);
     }
     return trim.given_bytes;
 }

@@ -16,6 +16,7 @@ HAK_READ_MOSTLY struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
 HAK_READ_MOSTLY _Atomic uintptr_t hak_registry_minus_home = (uintptr_t)1 << 63;
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
+static bool has_home; /* under the lock */
 static _Atomic size_t mapped_leaf_bytes;
 
 static unsigned row_of(unsigned class_idx, unsigned unit) {
@@ -62,8 +63,6 @@ hak_word hak_word_for_record(enum hak_unit_kind kind, const void *record) {
 hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number) {
     return word_of(kind, number);
 }
-
-static bool has_home; /* under the lock */
 
 /* Whether the leaf is there now: another thread was faster, or it is the first of the process and so the
  * home. */

@@ -29,15 +29,14 @@ enum hak_unit_kind {
     HAK_KIND_GUARDED,     /* a block between guard pages starts here: see check/records.h */
 };
 
-#define HAK_LEAF_SHIFT            32u
-#define HAK_LEAF_UNITS            ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
-#define HAK_TOP_ENTRIES           ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
-#define HAK_WORD_LOW_BITS         16u /* of a word: row and tag */
-#define HAK_WORD_ROW_BITS         8u
-#define HAK_WORD_TAGS             (1u << (HAK_WORD_LOW_BITS - HAK_WORD_ROW_BITS))
-#define HAK_FIRST_SLAB_ROW        HAK_HEADER_LIVE /* rows below belong to the kinds and to further units */
-#define HAK_REGISTRY_ROWS         (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
-#define HAK_REGISTRY_UNUSED_BYTES 2048u
+#define HAK_LEAF_SHIFT     32u
+#define HAK_LEAF_UNITS     ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
+#define HAK_TOP_ENTRIES    ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
+#define HAK_WORD_LOW_BITS  16u /* of a word: row and tag */
+#define HAK_WORD_ROW_BITS  8u
+#define HAK_WORD_TAGS      (1u << (HAK_WORD_LOW_BITS - HAK_WORD_ROW_BITS))
+#define HAK_FIRST_SLAB_ROW HAK_HEADER_LIVE /* rows below belong to the kinds and to further units */
+#define HAK_REGISTRY_ROWS  (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
 
 typedef uint64_t hak_word;
 
@@ -55,7 +54,7 @@ struct hak_registry_row {
  */
 struct hak_registry {
     _Atomic hak_word home[HAK_LEAF_UNITS];
-    uint8_t unused[HAK_REGISTRY_UNUSED_BYTES];
+    uint8_t unused[2048];
     _Atomic(_Atomic hak_word *) top[HAK_TOP_ENTRIES]; /* leaves; NULL: nothing of ours lies there */
     uint64_t reciprocal[HAK_CLASS_COUNT];             /* const after hak_registry_init() */
     uint64_t exact_below[HAK_CLASS_COUNT];            /* the same, so that free uses each where it lies */

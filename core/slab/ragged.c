@@ -2,6 +2,7 @@
  * ragged.c - see ragged.h.
  */
 #include "slab/ragged.h"
+#include "base/hint.h"
 #include "os/os.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
@@ -43,7 +44,7 @@ void hak_ragged_lower(struct slab *slab) {
 
 static void set_waiting(size_t waiting) {
     hak_superslab_pool.ragged.waiting = waiting;
-    hak_atomic_change_relaxed(&hak_ragged_waits, waiting != 0); /* relaxed: a hint, the lock decides */
+    hak_hint_set(&hak_ragged_waits, waiting != 0);
 }
 
 void hak_ragged_enter(struct slab *slab) {

@@ -7,6 +7,7 @@
  */
 #include "slab/superslab_pool.h"
 #include "base/assert.h"
+#include "base/hint.h"
 #include "conf/options.h"
 #include "meta/classes.h"
 #include "os/os.h"
@@ -138,7 +139,7 @@ static void note_sums(void) {
     size_t used_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
     bool matters = used_units >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
     hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
-    hak_atomic_change_relaxed(&hak_thin_matters, matters); /* relaxed: a hint, see hak_thin_begins() */
+    hak_hint_set(&hak_thin_matters, matters);
 }
 
 static enum hak_tier tier_for(const struct superslab *s) {
@@ -352,12 +353,12 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
 
 void hak_superslab_note_owed(void) {
     if (hak_superslab_pool.empty_count != 0 || hak_superslab_dirty_bytes() > lowest_floor_bytes()) {
-        hak_atomic_change_relaxed(&hak_purge_debt, true); /* relaxed: a hint, see hak_purge_is_owed() */
+        hak_hint_set(&hak_purge_debt, true);
     }
 }
 
 void hak_superslab_note_paid(void) {
-    hak_atomic_change_relaxed(&hak_purge_debt, false); /* relaxed: a hint, see hak_purge_is_owed() */
+    hak_hint_set(&hak_purge_debt, false);
 }
 
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {

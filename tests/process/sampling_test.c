@@ -135,17 +135,21 @@ static int run_kind(const char *name) {
     return 1;
 }
 
+/* This program with such an argument: a part of it that main() knows. */
+static void run(const char *part, const char *option) {
+    child =
+        (struct child){.program = own_path(), .arguments = {part}, .environment = {"HAKMEM_CHECK=0", option}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
 /* Intervals are from half to one and a half times N: of 250 the mean is within 2 % of N as a rule. */
 static void one_of_n_allocations_is_sampled(void **state) {
-    static const char *const options[] = {"HAKMEM_GUARD_SAMPLE=20", "HAKMEM_GUARD_SAMPLE=100"};
     (void)state;
     REQUIRE_HAK();
-    for (size_t i = 0; i < COUNT_OF(options) * COUNT_OF(kinds); i++) {
-        child = (struct child){.program = own_path(),
-                               .arguments = {kinds[i / COUNT_OF(options)].name},
-                               .environment = {"HAKMEM_CHECK=0", options[i % COUNT_OF(options)]}};
-        child_run(&child);
-        assert_child_succeeded(&child);
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        run(kinds[i].name, "HAKMEM_GUARD_SAMPLE=20");
+        run(kinds[i].name, "HAKMEM_GUARD_SAMPLE=100");
     }
 }
 
@@ -179,11 +183,7 @@ static int look_at_spaces(void) {
 static void samples_have_time_between_them(void **state) {
     (void)state;
     REQUIRE_HAK();
-    child = (struct child){.program = own_path(),
-                           .arguments = {"spaced"},
-                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=1000"}};
-    child_run(&child);
-    assert_child_succeeded(&child);
+    run("spaced", "HAKMEM_GUARD_SAMPLE=1000");
 }
 
 #define LIVE_MAX 8192u /* README, "Guard sampling" */
@@ -197,22 +197,14 @@ static int keep_many(void) {
 static void so_many_live_at_a_time_and_no_more(void **state) {
     (void)state;
     REQUIRE_HAK();
-    child = (struct child){.program = own_path(),
-                           .arguments = {"many"},
-                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=1"}};
-    child_run(&child);
-    assert_child_succeeded(&child);
+    run("many", "HAKMEM_GUARD_SAMPLE=1");
 }
 
 /* No thread starts where its turn is. */
 static void few_allocations_are_not_sampled(void **state) {
     (void)state;
     REQUIRE_HAK();
-    child = (struct child){.program = own_path(),
-                           .arguments = {"few"},
-                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=1000000"}};
-    child_run(&child);
-    assert_child_succeeded(&child);
+    run("few", "HAKMEM_GUARD_SAMPLE=1000000");
 }
 
 int main(int argc, char **argv) {

@@ -91,8 +91,7 @@ run_side() {
     seconds=$(((${EPOCHREALTIME/./} - ${start/./}) / 10000))
 }
 
-# compare NAME FUNCTION [FILE...]: the function's output, status and files on libc's malloc and on hakmem. A program that
-# fails on libc's malloc says nothing of hakmem and is skipped, by name.
+# compare NAME FUNCTION [FILE...]: the function's output, status and files on libc's malloc and on hakmem.
 compare() {
     local name=$1 function=$2 libc=$TMPDIR/$1.libc own=$TMPDIR/$1.hakmem libc_seconds file
     shift 2
@@ -102,9 +101,8 @@ compare() {
     run_side hakmem "$name" "$function"
     printf '%s: libc %d.%02d s, hakmem %d.%02d s\n' "$name" $((libc_seconds / 100)) $((libc_seconds % 100)) \
         $((seconds / 100)) $((seconds % 100))
-    if [[ $libc_status -ne 0 ]]; then # for a user without a name initdb does, for one
-        skipped=$((skipped + 1))
-        echo "skipped: $name: on libc's malloc it ends with status $libc_status: $(tail -n 1 "$libc.err")"
+    if [[ $libc_status -ne 0 ]]; then
+        fail "$name" "fails on libc's malloc already, status $libc_status" "$libc.out" "$libc.err"
         return
     fi
     if [[ $status -ne 0 ]]; then

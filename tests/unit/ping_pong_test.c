@@ -86,6 +86,15 @@ static size_t excess_bytes(void) {
 static void *blocks[BULK_BLOCKS];
 static pthread_barrier_t handed_over;
 
+static void shuffle(struct rng *rng, unsigned count) {
+    for (unsigned i = count - 1; i != 0; i--) {
+        unsigned other = rng_below(rng, i + 1);
+        void *block = blocks[i];
+        blocks[i] = blocks[other];
+        blocks[other] = block;
+    }
+}
+
 /* Runs of pages, too: freed in random order they go back one by one as long as no floor has risen, in order
  * as SuperSlabs. */
 static void runs_that_come_and_go_stay(bool is_in_order) {
@@ -102,10 +111,11 @@ static void runs_that_come_and_go_stay(bool is_in_order) {
             blocks[i] = hak_malloc(RUN_BYTES);
             CHECK(blocks[i] != NULL);
         }
-        for (unsigned freed = 0; freed < RUNS; freed++) {
-            unsigned pick = is_in_order ? freed : freed + (unsigned)rng_below(&rng, RUNS - freed);
-            hak_free(blocks[pick]);
-            blocks[pick] = blocks[freed];
+        if (!is_in_order) {
+            shuffle(&rng, RUNS);
+        }
+        for (unsigned i = 0; i < RUNS; i++) {
+            hak_free(blocks[i]);
         }
     }
     unsigned calls = atomic_load(&purge_calls) - calls_at_half;
@@ -176,18 +186,9 @@ static void what_was_kept_goes_back_when_the_cycles_end(void **state) {
     assert_true(excess_bytes() <= 2 * MIB);
 }
 
-static void shuffle(unsigned count) {
-    struct rng rng = rng_seeded(7);
-    for (unsigned i = count - 1; i != 0; i--) {
-        unsigned other = rng_below(&rng, i + 1);
-        void *block = blocks[i];
-        blocks[i] = blocks[other];
-        blocks[other] = block;
-    }
-}
-
 static void what_is_freed_in_bulk_goes_back_a_little_in_each_call(void **state) {
     (void)state;
+    struct rng rng = rng_seeded(7);
     unsigned most_calls = 0;
     unsigned all_splits = 0;
     size_t most_bytes = 0;
@@ -195,7 +196,7 @@ static void what_is_freed_in_bulk_goes_back_a_little_in_each_call(void **state) 
         blocks[i] = hak_malloc(BULK_BYTES);
         assert_non_null(blocks[i]);
     }
-    shuffle(BULK_BLOCKS);
+    shuffle(&rng, BULK_BLOCKS);
     for (unsigned i = 0; i < BULK_BLOCKS; i++) {
         atomic_store(&purge_calls, 0);
         atomic_store(&split_calls, 0);
@@ -219,12 +220,13 @@ static void what_is_freed_in_bulk_goes_back_a_little_in_each_call(void **state) 
 /* Whoever only allocates from now on goes on with what the frees before left to be given back. */
 static void refills_pay_what_frees_left(void **state) {
     (void)state;
+    struct rng rng = rng_seeded(7);
     unsigned freed = 0;
     for (unsigned i = 0; i < BULK_BLOCKS / 2; i++) {
         blocks[i] = hak_malloc(BULK_BYTES);
         assert_non_null(blocks[i]);
     }
-    shuffle(BULK_BLOCKS / 2);
+    shuffle(&rng, BULK_BLOCKS / 2);
     while (freed < BULK_BLOCKS / 2 && !hak_purge_is_owed()) {
         hak_free(blocks[freed++]);
     }

@@ -13,9 +13,8 @@
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
+#include "support/child.h"
 #include "support/target.h"
-
-#include <sys/wait.h>
 
 #define EVERY        16u /* of as many blocks one stays: a page in two is free */
 #define NEW_BYTES    8192u
@@ -156,23 +155,23 @@ static void where_pages_are_missed_turns_are_skipped(void **state) {
     assert_int_equal(purge_calls, 0);
 }
 
+static int use_without_ragged_slabs(void *unused) {
+    (void)unused;
+    take_new_slabs(NEW_SLABS);
+    check_heap();
+    free_but_every(0);
+    fill();
+    check_heap();
+    return 0;
+}
+
 static void a_child_starts_without_ragged_slabs(void **state) {
+    static struct child child = {.function = use_without_ragged_slabs};
     (void)state;
     fill();
     free_but_every(EVERY);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        take_new_slabs(NEW_SLABS);
-        check_heap();
-        free_but_every(0);
-        fill();
-        check_heap();
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    child_run(&child);
+    assert_child_succeeded(&child);
 }
 
 int main(void) {

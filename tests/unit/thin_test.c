@@ -11,10 +11,10 @@
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 #include "slab/thin.h"
+#include "support/child.h"
 #include "support/target.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
 
 #define CACHED_MAX 1024u /* blocks that caches hold, which count as used */
 
@@ -178,25 +178,25 @@ static void blocks_never_used_leave_the_sum_right(void **state) {
     (void)hak_blocks_return(&last, 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
 }
 
+static int trim_and_use(void *unused) {
+    (void)unused;
+    (void)hak_trim(0);
+    check_heap();
+    free_but_every(0);
+    fill();
+    check_heap();
+    return 0;
+}
+
 /* The child forgets what was thin, and can purge and use everything. */
 static void a_child_starts_without_thin_slabs(void **state) {
+    static struct child child = {.function = trim_and_use};
     (void)state;
     hak_purge_set_floor(GIB);
     fill();
     free_but_every(BLOCKS_PER_SLAB);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)hak_trim(0);
-        check_heap();
-        free_but_every(0);
-        fill();
-        check_heap();
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    child_run(&child);
+    assert_child_succeeded(&child);
 }
 
 static void a_small_heap_has_no_thin_slabs(void **state) {

@@ -56,13 +56,6 @@
 #define hak_atomic_cas_weak_release(p, expected, v) MODEL_CAS(p, expected, v, MODEL_RELEASE, true)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v) MODEL_CAS(p, expected, v, MODEL_ACQ_REL, true)
 #define hak_atomic_byte_differs_relaxed(p, v)       (hak_atomic_load_relaxed(p) != (unsigned char)(v))
-#define hak_atomic_change_relaxed(p, v)                                                                      \
-    do {                                                                                                     \
-        __typeof__(v) value_ = (v);                                                                          \
-        if (hak_atomic_load_relaxed(p) != value_) {                                                          \
-            hak_atomic_store_relaxed((p), value_);                                                           \
-        }                                                                                                    \
-    } while (0)
 #define hak_atomic_compiler_fence_acquire()                                                                  \
     ((void)0) /* goes with vector loads, which the model has none of */
 
