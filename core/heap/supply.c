@@ -128,10 +128,7 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
  * of memory.
  */
 static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool is_prefill) {
-    struct slab *slab = hak_slab_list_pop(&hak_orphans[class_idx]);
-    if (slab == NULL) {
-        slab = hak_slab_list_pop(hak_sparse_of(class_idx));
-    }
+    struct slab *slab = hak_orphans_pop(class_idx, heap->id);
     if (slab != NULL) {
         note_foreign_frees(heap, class_idx, slab);
         if (!heap->classes[class_idx].exports) {

@@ -8,8 +8,9 @@
  * A class exports in a thread that allocates for others to free: refill follows refill without a spill, and
  * the blocks come back from other threads. What it has exhausted is then nobody's and goes to the orphans, of
  * which the fuller ones are taken first. Where a class exports in two threads or more these share its slabs:
- * also what is not exhausted goes there after each refill, so that producers that take turns hold one slab
- * together instead of one each. The registry's tags stay as they are meanwhile. It ends with the first spill.
+ * also what is not exhausted goes there after each refill, so that producers that take turns hold two slabs
+ * together (see slab/orphans.h) instead of one each. The registry's tags stay as they are meanwhile. It ends
+ * with the first spill.
  */
 #ifndef HAK_HEAP_SUPPLY_H
 #define HAK_HEAP_SUPPLY_H

@@ -122,9 +122,14 @@ HAK_INLINE unsigned hak_word_low_of_heap(uint32_t heap_id) {
     return heap_id % HAK_WORD_TAGS << HAK_WORD_ROW_BITS | HAK_FIRST_SLAB_ROW;
 }
 
+/* Of a slab's word: the number of the heap that it was last tagged with, modulo HAK_WORD_TAGS. */
+HAK_INLINE unsigned hak_word_tag(hak_word word) {
+    return (uint16_t)word >> HAK_WORD_ROW_BITS;
+}
+
 /* Whether the tags of two words' lower bits are the same. */
 HAK_INLINE bool hak_word_has_tag_of(hak_word word, unsigned low) {
-    return (uint16_t)word >> HAK_WORD_ROW_BITS == low >> HAK_WORD_ROW_BITS;
+    return hak_word_tag(word) == low >> HAK_WORD_ROW_BITS;
 }
 
 HAK_INLINE enum hak_unit_kind hak_word_kind(hak_word word) {

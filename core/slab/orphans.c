@@ -14,9 +14,18 @@ static enum hak_slab_event push(struct slab_list *list, struct slab *slab) {
 }
 
 enum hak_slab_event hak_orphans_push(struct slab *slab) {
-    return push(&hak_orphans[slab->class_idx], slab);
+    unsigned tag = hak_word_tag(hak_registry_word((const void *)slab->base));
+    return push(hak_orphans_of(slab->class_idx, tag), slab);
 }
 
 enum hak_slab_event hak_sparse_push(struct slab *slab) {
     return push(hak_sparse_of(slab->class_idx), slab);
+}
+
+struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id) {
+    struct slab *slab = NULL;
+    for (unsigned i = 0; i < HAK_ORPHAN_SIDES && slab == NULL; i++) {
+        slab = hak_slab_list_pop(hak_orphans_of(class_idx, heap_id + i));
+    }
+    return slab != NULL ? slab : hak_slab_list_pop(hak_sparse_of(class_idx));
 }

@@ -9,6 +9,7 @@
 #include "heap/homeward.h"
 #include "heap/supply.h"
 #include "meta/classes.h"
+#include "slab/orphans.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -89,6 +90,16 @@ static void grow_and_free_all(void) {
     }
 }
 
+/* Whether each block of the last turn lies in a slab of that producer's side. */
+static bool are_of_side(const struct producer *producer) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if ((hak_word_tag(hak_registry_word(blocks[i])) ^ producer->heap->id) % HAK_ORPHAN_SIDES != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* One turn: a producer allocates, the main thread frees, and all of it is counted. */
 static void take_turn(struct producer *producer) {
     let_work(producer, allocate);
@@ -161,6 +172,27 @@ static void producers_that_take_turns_share_slabs(void **state) {
     let_work(&producers[0], NULL);
 }
 
+/* They share slabs, but neither takes those of the other while there are blocks in its own. */
+static void producers_take_from_slabs_of_their_own_side_first(void **state) {
+    (void)state;
+    start(&producers[0]);
+    start(&producers[1]);
+    assert_int_not_equal(producers[0].heap->id % HAK_ORPHAN_SIDES, producers[1].heap->id % HAK_ORPHAN_SIDES);
+    for (unsigned i = 0; i < 2 * TURNS; i++) {
+        take_turn(&producers[i % 2]);
+    }
+    for (unsigned i = 0; i < 2 * TURNS; i++) {
+        struct producer *producer = &producers[i % 2];
+        let_work(producer, allocate);
+        assert_true(hak_supply_shares(producer->heap, class_of_test()));
+        assert_true(are_of_side(producer));
+        free_all();
+        hak_homeward_flush(hak_heap_attach());
+    }
+    let_work(&producers[0], NULL);
+    let_work(&producers[1], NULL);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
 
 int main(void) {
@@ -168,6 +200,7 @@ int main(void) {
         TEST(what_others_free_is_exported_until_a_spill),
         TEST(a_thread_that_frees_its_own_blocks_exports_nothing),
         TEST(producers_that_take_turns_share_slabs),
+        TEST(producers_take_from_slabs_of_their_own_side_first),
     };
     return cmocka_run_group_tests_name("exporting", tests, NULL, NULL);
 }
