@@ -92,29 +92,6 @@ static void equal_stacks_are_one_record(void **state) {
     assert_true(hak_trace_kept_bytes() > kept_bytes[2]);
 }
 
-/* In a process of its own, whose further stacks are lost. */
-static int keep_as_many_as_there_may_be(void *unused) {
-    void *frames[FRAMES] = {NULL};
-    (void)unused;
-    uintptr_t count = 0;
-    do {
-        count++;
-        frames[0] = (void *)count;
-    } while (hak_trace_keep(frames, FRAMES) != NULL);
-    CHECK(hak_trace_kept_bytes() <= 64 * MIB);
-    CHECK(hak_trace_kept_bytes() > 64 * MIB - KIB);
-    frames[0] = (void *)(uintptr_t)1;
-    CHECK(hak_trace_keep(frames, FRAMES) != NULL); /* one that is known */
-    return 0;
-}
-
-static void what_is_kept_has_a_bound(void **state) {
-    static struct child child = {.function = keep_as_many_as_there_may_be};
-    (void)state;
-    child_run(&child);
-    assert_child_succeeded(&child);
-}
-
 static void no_trace_is_no_frames(void **state) {
     (void)state;
     void *const *frames = NULL;
@@ -543,7 +520,6 @@ int main(void) {
         cmocka_unit_test(a_trace_names_each_caller),
         cmocka_unit_test(a_trace_is_cut_at_the_bound),
         cmocka_unit_test(equal_stacks_are_one_record),
-        cmocka_unit_test(what_is_kept_has_a_bound),
         cmocka_unit_test(no_trace_is_no_frames),
         cmocka_unit_test(errno_is_kept),
         cmocka_unit_test(other_threads_have_traces_too),
