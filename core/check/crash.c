@@ -29,6 +29,13 @@ static _Atomic uintptr_t next_action;
 
 static HAK_TLS bool is_reporting;
 
+/* The signal that this thread is handing on, and where its handler's frame is. */
+struct handing_on {
+    const siginfo_t *info;
+    uintptr_t frame;
+};
+static HAK_TLS struct handing_on handing_on;
+
 #if defined(__x86_64__)
 #define FAULT_BIT_WRITE 2
 static enum hak_access access_of(const ucontext_t *context) {
@@ -54,10 +61,31 @@ static const struct hak_trace *trace_of(const ucontext_t *context) {
 }
 #endif
 
-/* As if this handler had not been there. */
-static void pass_on(int signal, siginfo_t *info, void *context) {
+/*
+ * Whether the signal was handed on already: a handler that was put behind this one may hand on to what it
+ * found when it was installed, which was this one. One that jumped out instead left its words behind, but
+ * what came to it at that place of the stack comes to the same frame again, not to one below.
+ */
+static bool has_come_back(const siginfo_t *info, uintptr_t frame) {
+    return info == handing_on.info && frame < handing_on.frame;
+}
+
+static void hand_on(uintptr_t next, int signal, siginfo_t *info, void *context, uintptr_t frame) {
+    uintptr_t handler = next >> NEXT_SHIFT;
+    struct handing_on before = handing_on;
+    handing_on = (struct handing_on){info, frame};
+    if ((next & NEXT_HAS_INFO) != 0) {
+        ((void (*)(int, siginfo_t *, void *))handler)(signal, info, context);
+    } else {
+        ((void (*)(int))handler)(signal);
+    }
+    handing_on = before;
+}
+
+/* As if this handler had not been there; what has come back ends the program. */
+static void pass_on(int signal, siginfo_t *info, void *context, uintptr_t frame) {
     /* relaxed: one word tells it all */
-    uintptr_t next = hak_atomic_load_relaxed(&next_action);
+    uintptr_t next = has_come_back(info, frame) ? (uintptr_t)SIG_DFL : hak_atomic_load_relaxed(&next_action);
     uintptr_t handler = next >> NEXT_SHIFT;
     bool is_default = handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN;
     bool is_sent = info->si_code <= 0;
@@ -68,29 +96,26 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
         struct sigaction reset = {.sa_handler = SIG_DFL};
         (void)hak_os_signal_action(signal, &reset, NULL);
     }
-    if (is_default) {
-        if (is_sent) {
-            hak_os_raise(signal); /* comes when this handler returns */
-        }
-        return; /* the instruction faults again, and the kernel does what it does */
+    if (!is_default) {
+        hand_on(next, signal, info, context, frame);
+    } else if (is_sent) {
+        hak_os_raise(signal); /* comes when this handler returns */
     }
-    if ((next & NEXT_HAS_INFO) != 0) {
-        ((void (*)(int, siginfo_t *, void *))handler)(signal, info, context);
-    } else {
-        ((void (*)(int))handler)(signal);
-    }
+    /* else the instruction faults again, and the kernel does what it does */
 }
 
 static void on_fault(int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     /* Sent by somebody (code <= 0), it says nothing of an address. */
-    if (!is_reporting && info->si_code > 0 && hak_guarded_covers(info->si_addr)) {
+    if (!is_reporting && info->si_code > 0 && hak_guarded_covers(info->si_addr) &&
+        !has_come_back(info, frame)) {
         is_reporting = true;
         (void)hak_report_access(info->si_addr, access_of(context), trace_of(context));
         is_reporting = false;
     }
     errno = saved_errno;
-    pass_on(signal, info, context);
+    pass_on(signal, info, context, frame);
 }
 
 /* Under lock. A program's addresses leave the upper bits free. */

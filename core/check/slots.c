@@ -19,7 +19,7 @@ struct slot {
     struct slot *next;        /* under lock: in one of the size's lists */
     uintptr_t end;            /* const */
     uint8_t size;             /* const: which of them */
-    bool is_reserved;         /* owner only: what shuts it is its mapping, not guard markers */
+    bool is_reserved;         /* owner only: what shuts it is its mapping; it has no guard markers */
     bool is_lost;             /* owner only: the kernel would not shut it */
 };
 
@@ -221,8 +221,16 @@ void hak_slot_shut(const struct hak_record *record) {
     if (!slot->is_reserved && hak_os_guard(range.start, bytes) == 0) {
         return;
     }
-    slot->is_reserved = true; /* for good: its pages are locked, or the kernel has no markers */
-    if (hak_os_reserve_again(range.start, bytes) != 0) {
+    int error;
+    if (slot->is_reserved) {
+        error = hak_os_reserve_again(range.start, bytes);
+    } else {
+        /* For good: its pages are locked. All of it, since opening removes no marker from then on. */
+        size_t slot_bytes = slot_bytes_of(slot->size);
+        slot->is_reserved = true;
+        error = hak_os_reserve_again((void *)(slot->end - slot_bytes), slot_bytes);
+    }
+    if (error != 0) {
         slot->is_lost = true;
         (void)hak_os_forbid(range.start, bytes);
     }

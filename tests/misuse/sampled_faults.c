@@ -257,6 +257,36 @@ static void own_handler_stands_in_front_for_64_blocks(void) {
     exit(0);
 }
 
+/* A handler that hands on to the one that it found, which was hakmem's, and comes to stand behind it. */
+static struct sigaction found;
+
+static void hand_on(int signal, siginfo_t *info, void *context) {
+    handled++;
+    must_be(handled == 1 && (found.sa_flags & SA_SIGINFO) != 0);
+    found.sa_sigaction(signal, info, context);
+}
+
+static void install_that_hands_on(void) {
+    struct sigaction action = {.sa_sigaction = hand_on, .sa_flags = SA_SIGINFO};
+    ask_for_blocks();
+    sigaction(SIGSEGV, &action, &found);
+    ask_for_blocks();
+}
+
+/* Handed on in a circle, the fault is reported once and then ends the program. */
+static void handler_that_hands_on_is_called_once(void) {
+    install_that_hands_on();
+    char *block = must(malloc(4000));
+    expect_segv("write 0 bytes past the end of", block, 4000);
+    write_at(block + 4000);
+}
+
+static void handler_that_hands_on_a_sent_signal(void) {
+    install_that_hands_on();
+    say("\n");
+    raise(SIGSEGV);
+}
+
 /* Sent, not made by an access: as if hakmem's handler were not there. */
 static void a_sent_signal_ends_the_program(void) {
     say("\n");
@@ -484,6 +514,8 @@ static const struct fault_case cases[] = {
     {"segv_silent_a_sent_signal_ends_the_program", a_sent_signal_ends_the_program},
     {"sound_a_sent_signal_is_ignored_if_that_was_asked_for", a_sent_signal_is_ignored_if_that_was_asked_for},
     {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
+    {"segv_handler_that_hands_on_is_called_once", handler_that_hands_on_is_called_once},
+    {"segv_silent_handler_that_hands_on_a_sent_signal", handler_that_hands_on_a_sent_signal},
     {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
     {"sound_own_handler_stands_in_front_for_64_blocks", own_handler_stands_in_front_for_64_blocks},
     {"sound_own_handler_gets_other_faults", own_handler_gets_other_faults},

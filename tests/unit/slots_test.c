@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "check/records.h"
 #include "check/slots.h"
+#include "meta/arena.h"
 #include "os/os.h"
 #include "support/child.h"
 #include "support/test.h"
@@ -297,6 +298,20 @@ static int use_what_waits(void *unused) {
     return 0;
 }
 
+/* What was got for a chunk that could not be mapped goes back. */
+static int fail_for_long(void *unused) {
+    (void)unused;
+    must_open(1);
+    kernel.reserving_again = kernel.has_no_markers = true;
+    CHECK(open_slot(HAK_UNIT_BYTES / 2, ALIGN_SHIFT) == NULL);
+    size_t mapped_bytes = hak_meta_mapped_bytes();
+    for (unsigned i = 0; i < 1000; i++) {
+        CHECK(open_slot(HAK_UNIT_BYTES / 2, ALIGN_SHIFT) == NULL);
+    }
+    CHECK(hak_meta_mapped_bytes() == mapped_bytes);
+    return 0;
+}
+
 /* Without markers each slot's pages are mapped and unmapped. */
 static int do_without_markers(void *unused) {
     kernel.has_no_markers = true;
@@ -348,6 +363,27 @@ static int refuse_a_marker(void *unused) {
     return 0;
 }
 
+/* The same where the next block has more pages: they had markers from before. */
+static int refuse_a_marker_of_few_pages(void *unused) {
+    size_t many_bytes = HAK_UNIT_BYTES - hak_os_page_bytes();
+    (void)unused;
+    char *few = must_open(hak_os_page_bytes() + 1);
+    kernel.has_no_markers = true;
+    close_slot(few);
+    kernel.has_no_markers = false;
+    for (unsigned i = 0; i < LARGE_WAIT; i++) {
+        close_slot(must_open(many_bytes));
+    }
+    char *many = must_open(many_bytes);
+    CHECK(many < few && few < many + many_bytes);
+    CHECK(!can_be_read(many - 1));
+    CHECK(can_be_read(many) && can_be_read(many + many_bytes - 1));
+    memset(many, 0x77, many_bytes);
+    close_slot(many);
+    CHECK(!can_be_read(many) && !can_be_read(few));
+    return 0;
+}
+
 /* A slot that nothing shuts but taking the access away never comes again, and stays counted. */
 static int refuse_to_shut(void *unused) {
     (void)unused;
@@ -393,9 +429,11 @@ A_CHILD(blocks_are_visited_and_counted, in_a_child, visit_and_count)
 A_CHILD(a_slot_forgets_the_block_before, in_a_child, forget_the_block_before)
 A_CHILD(slots_take_turns, in_a_child, take_turns)
 A_CHILD(what_waits_serves_when_memory_is_short, in_a_child, use_what_waits)
+A_CHILD(nothing_is_lost_with_a_chunk_that_fails, in_a_child, fail_for_long)
 A_CHILD(a_kernel_without_markers_will_do, in_a_child, do_without_markers)
 A_CHILD(a_slot_that_does_not_open_is_given_back, where_markers_are, refuse_to_open)
 A_CHILD(pages_that_take_no_marker_are_unmapped, where_markers_are, refuse_a_marker)
+A_CHILD(pages_around_take_no_marker_either, where_markers_are, refuse_a_marker_of_few_pages)
 A_CHILD(a_slot_that_cannot_be_shut_is_never_used_again, where_markers_are, refuse_to_shut)
 
 /* Of both sizes only where pages are small. */
@@ -423,9 +461,11 @@ int main(void) {
         cmocka_unit_test(slots_take_turns),
         cmocka_unit_test(a_chunk_is_used_but_for_its_last_slot),
         cmocka_unit_test(what_waits_serves_when_memory_is_short),
+        cmocka_unit_test(nothing_is_lost_with_a_chunk_that_fails),
         cmocka_unit_test(a_kernel_without_markers_will_do),
         cmocka_unit_test(a_slot_that_does_not_open_is_given_back),
         cmocka_unit_test(pages_that_take_no_marker_are_unmapped),
+        cmocka_unit_test(pages_around_take_no_marker_either),
         cmocka_unit_test(a_slot_that_cannot_be_shut_is_never_used_again),
     };
     return cmocka_run_group_tests(tests, open_probe, NULL);
