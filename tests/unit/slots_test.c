@@ -256,6 +256,17 @@ static int take_turns(void *unused) {
     return 0;
 }
 
+/* What lies behind the record of a chunk is as nobody had written to it. */
+static int look_behind_a_record(void *unused) {
+    (void)unused;
+    must_open(1);
+    const char *behind = hak_meta_alloc(KIB);
+    for (unsigned i = 0; i < KIB; i++) {
+        CHECK(behind[i] == 0);
+    }
+    return 0;
+}
+
 /* Chunks of 64 slots, the last of which is none. */
 static int use_whole_chunks(void *unused) {
     size_t page_bytes = hak_os_page_bytes();
@@ -427,6 +438,7 @@ static void where_markers_are(int (*function)(void *)) {
 A_CHILD(a_block_lies_at_the_end_of_a_slot_between_guards, in_a_child, look_around_blocks)
 A_CHILD(blocks_are_visited_and_counted, in_a_child, visit_and_count)
 A_CHILD(a_slot_forgets_the_block_before, in_a_child, forget_the_block_before)
+A_CHILD(a_chunk_keeps_to_its_record, in_a_child, look_behind_a_record)
 A_CHILD(slots_take_turns, in_a_child, take_turns)
 A_CHILD(what_waits_serves_when_memory_is_short, in_a_child, use_what_waits)
 A_CHILD(nothing_is_lost_with_a_chunk_that_fails, in_a_child, fail_for_long)
@@ -458,6 +470,7 @@ int main(void) {
         cmocka_unit_test(a_block_lies_at_the_end_of_a_slot_between_guards),
         cmocka_unit_test(blocks_are_visited_and_counted),
         cmocka_unit_test(a_slot_forgets_the_block_before),
+        cmocka_unit_test(a_chunk_keeps_to_its_record),
         cmocka_unit_test(slots_take_turns),
         cmocka_unit_test(a_chunk_is_used_but_for_its_last_slot),
         cmocka_unit_test(what_waits_serves_when_memory_is_short),
