@@ -173,6 +173,24 @@ static bool is_at_root(void *const *frames, unsigned count) {
 }
 
 /*
+ * Whether libc's unwinder may be asked for more than what the tables gave. Not beyond code that a program
+ * compiled for itself: where nobody told the unwinder of it, it reads the code, which may have been unmapped
+ * before exit() is done; where somebody did, what he told may make it abort.
+ */
+static bool may_ask_libc(void *const *frames, unsigned count) {
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    struct dl_find_object object;
+    if (traces.has_tables && hak_check_libc.find_object((char *)frames[count - 1] - 1, &object) != 0) {
+        return false;
+    }
+#else
+    (void)frames;
+    (void)count;
+#endif
+    return traces.asks_libc;
+}
+
+/*
  * Code without frame pointers leaves anything in that register, also what looks like a short chain. So a
  * chain counts only if it arrives at where the unwinder has found this thread to begin. Tables are right for
  * every frame, so a part of the stack may be all that is wanted.
@@ -189,7 +207,7 @@ static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
             return count;
         }
     }
-    if (!is_whole && traces.asks_libc) {
+    if (!is_whole && may_ask_libc(frames, count)) {
         count = (unsigned)hak_check_libc.backtrace(frames, (int)max);
         is_whole = count < max;
     }

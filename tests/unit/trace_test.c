@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,14 +144,16 @@ static int restore_libc(void **state) {
 
 /*
  * Calls with the frame pointer register as given: what code without frame pointers leaves there. The frame is
- * made by hand, so that the chain is known whatever the compiler did.
+ * made by hand, so that the chain is known whatever the compiler did. Its table names a register that ours do
+ * not follow, so that no walk by tables leaves it.
  */
 static const struct hak_trace *take_with_frame(void *frame) {
     const struct hak_trace *trace = NULL;
 #if defined(__x86_64__)
     __asm__ volatile(
         "push %%rbp\n\tmov %1, %%rbp\n\tmov %%rsp, %%rbx\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
-        "call *%2\n\tmov %%rbx, %%rsp\n\tpop %%rbp"
+        ".cfi_remember_state\n\t.cfi_def_cfa %%rbx, 8\n\t"
+        "call *%2\n\tmov %%rbx, %%rsp\n\t.cfi_restore_state\n\tpop %%rbp"
         : "=&a"(trace)
         : "r"(frame), "r"(hak_trace_take)
         : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
@@ -393,6 +396,40 @@ static void the_unwinder_is_not_asked_where_traces_are_few(void **state) {
     hak_trace_prepare(FRAMES, false);
 }
 
+/* ---- through code that is gone ---- */
+
+#if defined(__x86_64__)
+static jmp_buf before_the_jit;
+static void *jit_code;
+static const struct hak_trace *trace_from_jit;
+
+__attribute__((noreturn)) static void unmap_and_take(void) {
+    assert_int_equal(munmap(jit_code, 4096), 0);
+    trace_from_jit = take_here(2);
+    longjmp(before_the_jit, 1);
+}
+
+/* mono unmaps its compiled code, which has no tables, before exit() is done with the frames of it. */
+static void a_frame_of_unmapped_code_ends_the_trace(void **state) {
+    (void)state;
+    SKIP_WITHOUT_TABLES();
+    static const unsigned char call_argument[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x0f, 0x0b};
+    jit_code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(jit_code != MAP_FAILED);
+    memcpy(jit_code, call_argument, sizeof call_argument); /* sub $8, %rsp; call *%rdi; ud2 */
+    assert_int_equal(mprotect(jit_code, 4096, PROT_READ | PROT_EXEC), 0);
+    if (setjmp(before_the_jit) == 0) {
+        ((void (*)(void (*)(void)))(uintptr_t)jit_code)(unmap_and_take);
+    }
+    assert_int_equal(frames_in_take_here(trace_from_jit), 3);
+}
+#else
+static void a_frame_of_unmapped_code_ends_the_trace(void **state) {
+    (void)state;
+    SKIP_BECAUSE("has code of x86-64");
+}
+#endif
+
 /* ---- where a signal came ---- */
 
 #if defined(__x86_64__)
@@ -532,6 +569,7 @@ int main(void) {
                                         restore_libc),
         cmocka_unit_test_setup_teardown(the_unwinder_is_not_asked_where_traces_are_few, count_backtraces,
                                         restore_libc),
+        cmocka_unit_test(a_frame_of_unmapped_code_ends_the_trace),
         cmocka_unit_test(a_trace_begins_where_the_signal_came),
         cmocka_unit_test(a_coroutine_has_traces_too),
         cmocka_unit_test(a_frame_names_function_and_object),
