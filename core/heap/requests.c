@@ -102,12 +102,10 @@ static void *realloc_large(const char *function, void *block, hak_word word, siz
     return moved;
 }
 
-void *hak_request_realloc(const char *function, void *block, size_t bytes) {
+/* What hak_request_realloc() does not do itself. */
+static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_realloc(function, block, bytes);
-    }
-    if (block == NULL) {
-        return hak_alloc_gate(bytes);
     }
     if (bytes == 0) {
         hak_free_gate(block, function);
@@ -130,6 +128,38 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
     return fits_in_place(class_idx, bytes)
                ? block
                : move_block(function, block, hak_class_block_bytes[class_idx], bytes);
+}
+
+/* Apart, so that the other ways need no frame. */
+static HAK_NOINLINE void *move_own(const char *function, void *block, hak_header *header, size_t class_idx,
+                                   size_t bytes) {
+    size_t usable_bytes = hak_class_block_bytes[class_idx];
+    void *moved = hak_alloc_gate(bytes);
+    if (HAK_LIKELY(moved != NULL)) {
+        memcpy(moved, block, usable_bytes < bytes ? usable_bytes : bytes);
+        hak_push_own(block, header, class_idx, function);
+    }
+    return moved;
+}
+
+/* A block that the free gate would take and a size of malloc's hit path: what it does in checked mode and the
+ * like comes to realloc_far() as well, since the gate then takes none. */
+void *hak_request_realloc(const char *function, void *block, size_t bytes) {
+    if (block == NULL) {
+        return hak_alloc_gate(bytes);
+    }
+    const struct hak_registry *registry = hak_registry_at_hand();
+    hak_word word = hak_registry_word_in(registry, block);
+    size_t class_idx = hak_own_class(word);
+    hak_header *header;
+    if (HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT || bytes - 1 >= HAK_MID_MAX_BYTES) ||
+        HAK_UNLIKELY(!hak_own_is_live(registry, word, class_idx, block, &header))) {
+        return realloc_far(function, block, bytes);
+    }
+    if (HAK_LIKELY(fits_in_place((unsigned)class_idx, bytes))) {
+        return block;
+    }
+    return move_own(function, block, header, class_idx, bytes);
 }
 
 /* ---- questions --------------------------------------------------------------------------------- */
