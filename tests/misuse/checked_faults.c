@@ -328,6 +328,11 @@ static void right_claims(void) {
     exit(0);
 }
 
+static void usable_size_of_nothing(void) {
+    say(malloc_usable_size(launder(NULL)) == 0 ? "sound\n" : "nothing has a size\n");
+    exit(0);
+}
+
 /* ---- no fault: what memory holds ---- */
 
 static void new_memory_is_filled(void) {
@@ -376,6 +381,7 @@ static const struct fault_case others[] = {
     {"wrong_size_of_free_sized", wrong_size_of_free_sized},
     {"wrong_alignment_of_delete", wrong_alignment_of_delete},
     {"wrong_alignment_of_free_aligned_sized", wrong_alignment_of_free_aligned_sized},
+    {"sound_usable_size_of_nothing", usable_size_of_nothing},
     {"sound_right_claims", right_claims},
     {"sound_new_memory_is_filled", new_memory_is_filled},
     {"sound_freed_memory_is_filled", freed_memory_is_filled},
