@@ -293,9 +293,6 @@ void hak_checked_free(void *block, const char *function, struct hak_claim claim)
 
 size_t hak_checked_usable(const char *function, const void *block) {
     struct hak_record record;
-    if (block == NULL) {
-        return 0;
-    }
     if (!hak_records_get(block, &record) || is_stale(&record)) {
         hak_checked_die_if_invalid(function, block);
         return hak_usable_plain(function, block);
@@ -307,9 +304,6 @@ size_t hak_checked_usable(const char *function, const void *block) {
 }
 
 void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
-    if (block == NULL) {
-        return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
-    }
     if (bytes == 0) {
         hak_checked_free(block, function, HAK_NO_CLAIM);
         return NULL;

@@ -32,6 +32,7 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed);
 /* Frees the block, or ends the program with a report; a wrong claim is fatal too. errno is kept. */
 void hak_checked_free(void *block, const char *function, struct hak_claim claim);
 
+/* Not for NULL, as the questions below. */
 void *hak_checked_realloc(const char *function, void *block, size_t bytes);
 /* Ends the program if the pointer leads into or beside a block that has a record, but not to its start. */
 void hak_checked_die_if_invalid(const char *function, const void *pointer);

@@ -300,21 +300,13 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
         return;
     }
     unsigned class_idx = place.row->class_idx;
-    struct block_ref *top = hak_tls.top[class_idx];
     if (!hak_word_has_tag_of(word, hak_tls.low)) {
         hak_live_to_free(header, block, class_idx, function);
         hak_count_free(class_idx);
         hak_homeward_add(heap, block, class_idx);
         return;
     }
-    if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
-        hak_free_slow(block, function);
-        return;
-    }
-    hak_live_to_cached(header, block, class_idx, function);
-    hak_count_free(class_idx);
-    *top = (struct block_ref){.block = block, .header = header};
-    hak_tls.top[class_idx] = top + 1;
+    hak_push_own(block, header, class_idx, function);
 }
 
 /* A block of no slab and not of the large floor. */

@@ -243,7 +243,7 @@ HAK_ALWAYS_INLINE bool hak_own_is_live(const struct hak_registry *registry, hak_
     return !hak_atomic_byte_differs_relaxed(*header, word);
 }
 
-/* Puts such a block on top of its class's cache. */
+/* Puts a live block of the caller's on top of its class's cache. */
 HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t class_idx, const char *function) {
     struct block_ref *top = hak_tls.top[class_idx];
     if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {

@@ -213,9 +213,7 @@ static int take_and_give_with_little_room(void *unused) {
 static void the_quarantine_gives_way_when_memory_is_short(void **state) {
     (void)state;
     REQUIRE_HAK();
-    child = (struct child){.function = take_and_give_with_little_room};
-    child_run(&child);
-    assert_child_succeeded(&child);
+    assert_function_succeeds(take_and_give_with_little_room);
 }
 
 static pthread_barrier_t barrier;

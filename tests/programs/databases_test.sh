@@ -121,13 +121,11 @@ if needs redis redis-server redis-cli redis-benchmark; then
 fi
 if needs postgres "$postgres_folder/initdb" "$postgres_folder/pgbench" psql; then
     if ! id -un >/dev/null 2>&1; then
-        skipped=$((skipped + 1))
-        echo 'skipped: postgres: initdb needs a user with a name'
+        skip postgres 'initdb needs a user with a name'
     elif readable_by_postgres; then
         compare postgres run_postgres
     else
-        skipped=$((skipped + 1))
-        echo 'skipped: postgres: root, but no user postgres or no setpriv'
+        skip postgres 'root, but no user postgres or no setpriv'
     fi
 fi
 finish

@@ -38,14 +38,19 @@ fail() {
     done
 }
 
+# skip NAME REASON
+skip() {
+    skipped=$((skipped + 1))
+    echo "skipped: $1: $2"
+}
+
 # needs NAME PROGRAM...: true when all programs are there; otherwise NAME is skipped, by name.
 needs() {
     local name=$1 program
     shift
     for program in "$@"; do
         if ! command -v "$program" >/dev/null; then
-            skipped=$((skipped + 1))
-            echo "skipped: $name: $program is not installed"
+            skip "$name" "$program is not installed"
             return 1
         fi
     done

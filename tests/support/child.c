@@ -145,6 +145,13 @@ void assert_child_succeeded(const struct child *child) {
     }
 }
 
+void assert_function_succeeds(int (*function)(void *context)) {
+    static struct child child;
+    child = (struct child){.function = function};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
 const char *own_path(void) {
     static char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);

@@ -50,6 +50,9 @@ void child_report(const struct child *child);
 /* cmocka: fails the test, with a report, unless the child succeeded. 77 as exit status skips the test. */
 void assert_child_succeeded(const struct child *child);
 
+/* cmocka: the same for a function that is called in a child of its own. */
+void assert_function_succeeds(int (*function)(void *context));
+
 /* Path of the running program, and of a file beside it (static buffers). */
 const char *own_path(void);
 const char *path_beside(const char *name);

@@ -100,11 +100,16 @@ static bool are_of_side(const struct producer *producer) {
     return true;
 }
 
-/* One turn: a producer allocates, the main thread frees, and all of it is counted. */
-static void take_turn(struct producer *producer) {
-    let_work(producer, allocate);
+/* The main thread frees, and all of it is counted. */
+static void end_turn(void) {
     free_all();
     hak_homeward_flush(hak_heap_attach());
+}
+
+/* One turn: a producer allocates, the main thread frees. */
+static void take_turn(struct producer *producer) {
+    let_work(producer, allocate);
+    end_turn();
 }
 
 static unsigned class_of_test(void) {
@@ -186,8 +191,7 @@ static void producers_take_from_slabs_of_their_own_side_first(void **state) {
         let_work(producer, allocate);
         assert_true(hak_supply_shares(producer->heap, class_of_test()));
         assert_true(are_of_side(producer));
-        free_all();
-        hak_homeward_flush(hak_heap_attach());
+        end_turn();
     }
     let_work(&producers[0], NULL);
     let_work(&producers[1], NULL);

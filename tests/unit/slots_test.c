@@ -415,18 +415,11 @@ static int refuse_to_shut(void *unused) {
 
 /* ---- the suite ---- */
 
-static void in_a_child(int (*function)(void *)) {
-    static struct child child;
-    child = (struct child){.function = function};
-    child_run(&child);
-    assert_child_succeeded(&child);
-}
-
 static void where_markers_are(int (*function)(void *)) {
     if (!has_markers()) {
         SKIP_BECAUSE("the kernel has no guard markers");
     }
-    in_a_child(function);
+    assert_function_succeeds(function);
 }
 
 #define A_CHILD(name, runner, function)                                                                      \
@@ -435,14 +428,14 @@ static void where_markers_are(int (*function)(void *)) {
         runner(function);                                                                                    \
     }
 
-A_CHILD(a_block_lies_at_the_end_of_a_slot_between_guards, in_a_child, look_around_blocks)
-A_CHILD(blocks_are_visited_and_counted, in_a_child, visit_and_count)
-A_CHILD(a_slot_forgets_the_block_before, in_a_child, forget_the_block_before)
-A_CHILD(a_chunk_keeps_to_its_record, in_a_child, look_behind_a_record)
-A_CHILD(slots_take_turns, in_a_child, take_turns)
-A_CHILD(what_waits_serves_when_memory_is_short, in_a_child, use_what_waits)
-A_CHILD(nothing_is_lost_with_a_chunk_that_fails, in_a_child, fail_for_long)
-A_CHILD(a_kernel_without_markers_will_do, in_a_child, do_without_markers)
+A_CHILD(a_block_lies_at_the_end_of_a_slot_between_guards, assert_function_succeeds, look_around_blocks)
+A_CHILD(blocks_are_visited_and_counted, assert_function_succeeds, visit_and_count)
+A_CHILD(a_slot_forgets_the_block_before, assert_function_succeeds, forget_the_block_before)
+A_CHILD(a_chunk_keeps_to_its_record, assert_function_succeeds, look_behind_a_record)
+A_CHILD(slots_take_turns, assert_function_succeeds, take_turns)
+A_CHILD(what_waits_serves_when_memory_is_short, assert_function_succeeds, use_what_waits)
+A_CHILD(nothing_is_lost_with_a_chunk_that_fails, assert_function_succeeds, fail_for_long)
+A_CHILD(a_kernel_without_markers_will_do, assert_function_succeeds, do_without_markers)
 A_CHILD(a_slot_that_does_not_open_is_given_back, where_markers_are, refuse_to_open)
 A_CHILD(pages_that_take_no_marker_are_unmapped, where_markers_are, refuse_a_marker)
 A_CHILD(pages_around_take_no_marker_either, where_markers_are, refuse_a_marker_of_few_pages)
@@ -453,7 +446,7 @@ static void where_pages_are_small(int (*function)(void *)) {
     if (hak_os_page_bytes() != 4 * KIB) {
         SKIP_BECAUSE("the figures are those of OS pages of 4 KiB");
     }
-    in_a_child(function);
+    assert_function_succeeds(function);
 }
 
 A_CHILD(the_least_slot_that_has_room_is_taken, where_pages_are_small, take_the_least_slot)

@@ -103,21 +103,14 @@ static int keep_without_memory(void *unused) {
     return 0;
 }
 
-static void run_in_a_child(int (*function)(void *)) {
-    static struct child child;
-    child = (struct child){.function = function};
-    child_run(&child);
-    assert_child_succeeded(&child);
-}
-
 static void what_is_kept_has_a_bound(void **state) {
     (void)state;
-    run_in_a_child(keep_as_many_as_there_may_be);
+    assert_function_succeeds(keep_as_many_as_there_may_be);
 }
 
 static void without_memory_a_new_stack_is_lost(void **state) {
     (void)state;
-    run_in_a_child(keep_without_memory);
+    assert_function_succeeds(keep_without_memory);
 }
 
 static int prepare_without_memory(void *unused) {
@@ -132,7 +125,7 @@ static int prepare_without_memory(void *unused) {
 
 static void without_memory_there_is_no_table(void **state) {
     (void)state;
-    run_in_a_child(prepare_without_memory);
+    assert_function_succeeds(prepare_without_memory);
 }
 
 /* ---- the tally ---- */
@@ -191,7 +184,7 @@ static int take_from_everywhere(void *unused) {
 
 static void every_stack_of_the_table_is_taken(void **state) {
     (void)state;
-    run_in_a_child(take_from_everywhere);
+    assert_function_succeeds(take_from_everywhere);
 }
 
 static int prepare(void **state) {
