@@ -151,6 +151,10 @@ FILES = [
         None,
     ),
     ("a script with an unquoted name", "shell", "tests/build/planted.sh", "#!/bin/sh\nrm $1\n", "SC2086"),
+    ("a document without a title", "documents", "README.md", "#hakmem\n", "no title"),
+    ("a heading that is none", "documents", "bench/PLANTED.md", "# A\n\n    ##Two\n", "not a heading"),
+    ("a link to nothing", "documents", "core/PLANTED.md", "# A\n\n[b](b.md)\n", "link to b.md"),
+    ("a fence left open", "documents", "tests/PLANTED.md", "# A\n\n```\nmake\n", "never closed"),
 ]
 
 GOOD_LINK = "-shared -fPIC -O2 -Wl,-soname,libhakmem.so.0 -Wl,-z,now,-z,relro,-z,nodelete,-z,noexecstack".split()

@@ -7,7 +7,7 @@ import sys
 
 from common import ROOT, Skipped
 
-CHECKS = ("layers", "atomics", "format", "size", "shell", "exports", "linkage")
+CHECKS = ("layers", "atomics", "format", "size", "shell", "documents", "exports", "linkage")
 
 
 def main():
