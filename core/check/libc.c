@@ -18,6 +18,8 @@ void hak_check_find_libc(void) {
     hak_check_libc = (struct hak_check_libc){
         .backtrace = (__typeof(hak_check_libc.backtrace))dlsym(RTLD_DEFAULT, "backtrace"),
         .dladdr = (__typeof(hak_check_libc.dladdr))dlsym(RTLD_DEFAULT, "dladdr"),
+        .dladdr1 = (__typeof(hak_check_libc.dladdr1))dlsym(RTLD_DEFAULT, "dladdr1"),
+        .malloc = dlsym(RTLD_DEFAULT, "malloc"),
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
         .find_object = (__typeof(hak_check_libc.find_object))dlsym(RTLD_DEFAULT, "_dl_find_object"),
 #endif

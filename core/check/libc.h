@@ -11,9 +11,13 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#define HAK_DLADDR_SYMBOL 1 /* dladdr1() gives the symbol: RTLD_DL_SYMENT, where there is such a name */
+
 struct hak_check_libc {
     int (*backtrace)(void **frames, int count);
     int (*dladdr)(const void *address, Dl_info *info);
+    int (*dladdr1)(const void *address, Dl_info *info, void **more, int which); /* musl has none */
+    void *malloc;               /* whosever is called, or its entry in a program at a fixed address */
 #ifdef DLFO_STRUCT_HAS_EH_DBASE /* glibc 2.35 and later */
     int (*find_object)(void *address, struct dl_find_object *found);
 #endif

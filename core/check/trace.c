@@ -8,10 +8,9 @@
 #include "base/bits.h"
 #include "check/libc.h"
 #include "check/object.h"
+#include "check/own_code.h"
 #include "check/trace_table.h"
 #include "check/unwind.h"
-#include "os/os.h"
-#include <elf.h>
 #include <errno.h>
 #include <string.h>
 
@@ -32,7 +31,6 @@ static struct {
     unsigned frames_max;           /* const after start; 0: off */
     bool has_tables, asks_libc;    /* const after start: how stacks may be walked */
     uintptr_t libc_low, libc_high; /* const after start */
-    uintptr_t own_low, own_high;   /* const after start: this library's code; empty in an archive */
 } traces;
 
 /* ---- start ---- */
@@ -46,28 +44,15 @@ static void find_libc(void) {
     }
 }
 
-/* Finds this library's own range, unless it is part of the program. */
-static void find_own_code(void) {
-    Dl_info own;
-    if (hak_check_libc.dladdr == NULL ||
-        hak_check_libc.dladdr((const void *)(uintptr_t)find_own_code, &own) == 0 ||
-        memcmp(own.dli_fbase, ELFMAG, SELFMAG) != 0) {
-        return;
-    }
-    uintptr_t base = (uintptr_t)own.dli_fbase;
-    uintptr_t end = hak_object_end(base);
-    if (hak_os_program_entry() < base || hak_os_program_entry() >= end) {
-        traces.own_low = base;
-        traces.own_high = end;
-    }
-}
-
 /* The main thread's opens a file, any other's asks for its processors. */
 static void find_stack(void) {
     pthread_attr_t attributes;
     void *low;
     size_t bytes;
     own_stack.high = 1; /* nothing lies in it */
+    if (hak_own_code.has_other_malloc) {
+        return;
+    }
     if (hak_check_libc.self == NULL || hak_check_libc.getattr == NULL || hak_check_libc.getstack == NULL ||
         hak_check_libc.destroy == NULL || hak_check_libc.getattr(hak_check_libc.self(), &attributes) != 0) {
         return;
@@ -82,16 +67,17 @@ static void find_stack(void) {
 void hak_trace_prepare(unsigned frames, bool is_seldom) {
     void *first[1];
     hak_check_find_libc();
+    hak_own_code_find();
     if (frames == 0 || hak_trace_table_prepare() != 0) {
         return;
     }
     traces.has_tables = hak_unwind_prepare();
-    traces.asks_libc = hak_check_libc.backtrace != NULL && !(is_seldom && traces.has_tables);
+    traces.asks_libc = hak_check_libc.backtrace != NULL && !hak_own_code.has_other_malloc &&
+                       !(is_seldom && traces.has_tables);
     if (traces.asks_libc) {
         (void)hak_check_libc.backtrace(first, 1); /* loads libgcc_s, which no free may do */
     }
     find_libc();
-    find_own_code();
     find_stack(); /* now: a filter may later forbid to open files */
     traces.frames_max = frames < HAK_TRACE_FRAMES_MAX ? frames : HAK_TRACE_FRAMES_MAX;
 }
@@ -221,8 +207,8 @@ static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
 
 static unsigned skip_own(void **frames, unsigned count) {
     unsigned own = 0;
-    while (own < count && (uintptr_t)frames[own] >= traces.own_low &&
-           (uintptr_t)frames[own] < traces.own_high) {
+    while (own < count && (uintptr_t)frames[own] >= hak_own_code.low &&
+           (uintptr_t)frames[own] < hak_own_code.high) {
         own++;
     }
     memmove(frames, frames + own, (count - own) * sizeof *frames);

@@ -8,8 +8,9 @@
  * rule, a signal's for one.
  *
  * Any thread, no lock held or taken, errno left alone. A thread's first trace asks pthreads where its stack
- * is, which may allocate; what allocates inside gets no trace. For the thread that prepares, that is done
- * then. Where the program itself asks pthreads just then, it is left to the next trace.
+ * is, which may allocate (so not where another malloc stands before ours); what allocates inside gets no
+ * trace. For the thread that prepares, that is done then. Where the program itself asks pthreads just then,
+ * it is left to the next trace.
  */
 #ifndef HAK_CHECK_TRACE_H
 #define HAK_CHECK_TRACE_H

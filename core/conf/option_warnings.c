@@ -119,3 +119,12 @@ void hak_warn_options_closed(int fd) {
     static const char line[] = "hakmem: mprotect failed: the settings in the environment are not in force\n";
     hak_os_write(fd, line, sizeof line - 1);
 }
+
+void hak_warn_other_malloc(const char *name, int fd) {
+    char buffer[WARNING_BYTES_MAX];
+    struct text line = hak_text_over(buffer, WARNING_BYTES_MAX - 1);
+    hak_text_string(&line, "hakmem: " HAK_OPTION_PREFIX);
+    hak_text_string(&line, name);
+    hak_text_string(&line, ": another malloc stands before hakmem's; what it does not hand on is not seen");
+    end_line(&line, fd);
+}

@@ -34,4 +34,7 @@ HAK_COLD void hak_warn_option_value(const struct hak_options *options, const str
 /* That the options' OS page could not be opened for writing, so that no setting counts. */
 HAK_COLD void hak_warn_options_closed(int fd);
 
+/* That another malloc stands before hakmem's, so that the option of that name, without prefix, sees less. */
+HAK_COLD void hak_warn_other_malloc(const char *name, int fd);
+
 #endif

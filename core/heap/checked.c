@@ -5,11 +5,13 @@
 #include "base/bits.h"
 #include "check/crash.h"
 #include "check/guarded.h"
+#include "check/own_code.h"
 #include "check/quarantine.h"
 #include "check/records.h"
 #include "check/report.h"
 #include "check/slots.h"
 #include "check/zones.h"
+#include "conf/option_warnings.h"
 #include "conf/options.h"
 #include "heap/child.h"
 #include "heap/diagnose.h"
@@ -20,6 +22,7 @@
 #include "os/os.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB_SHIFT 20
 
@@ -34,6 +37,9 @@ void hak_checked_prepare(unsigned mode) {
     size_t quarantine_bytes = mode == HAK_FRONT_CHECKED ? (size_t)hak_options.check_quarantine_mb << MIB_SHIFT
                                                         : SAMPLED_QUARANTINE_BYTES;
     hak_trace_prepare(hak_options.check_frames, mode == HAK_FRONT_SAMPLED);
+    if (hak_own_code.has_other_malloc) {
+        hak_warn_other_malloc(mode == HAK_FRONT_CHECKED ? "CHECK" : "GUARD_SAMPLE", STDERR_FILENO);
+    }
     hak_records_prepare();
     hak_quarantine_prepare(quarantine_bytes);
     hak_fatal_explain = hak_report_explain;
