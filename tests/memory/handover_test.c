@@ -2,7 +2,7 @@
  * handover_test.c - producers and consumers: what one thread allocates and another frees costs no more than
  * what is live and 4 MB, however long it goes on, however many there are of each, and whoever is quick.
  *
- * suite: limit 170 s, alone
+ * suite: limit 340 s, alone
  * Live memory is what lies in the queue, counted under its lock. After each of 40 equal parts of the run,
  * while everybody is at work, the resident size is read under that lock too. The highest is held against the
  * most that was ever live, the mean of what is beyond live against 4 MB as well; and the last quarter's mean
@@ -26,7 +26,8 @@
 #define BYTES_MIN    64u
 #define BYTES_MAX    1024u
 #define PARTS        40u
-#define ITEMS        2000000u
+#define ITEMS        2000000u  /* of a form: a second */
+#define ITEMS_OF_ALL 24000000u /* for each TEST_SCALE where that is above 1: two minutes in test-all */
 #define THREADS_MAX  4u
 
 struct form {
@@ -177,12 +178,19 @@ static void start(struct worker *worker, void *(*function)(void *)) {
     pthread_attr_destroy(&attributes);
 }
 
+static size_t items_of_a_form(void) {
+    if (library_is_debug()) {
+        return ITEMS / 4 * test_scale();
+    }
+    return test_scale() > 1 ? ITEMS_OF_ALL * test_scale() : ITEMS;
+}
+
 /* In a process of its own, so that nothing is left of the form before. */
 static int run_form(void *context) {
     const struct form *form = context;
     static struct sample samples[PARTS];
     struct worker producers[THREADS_MAX], consumers[THREADS_MAX];
-    size_t total = ITEMS / (library_is_debug() ? 4 : 1) * test_scale();
+    size_t total = items_of_a_form();
     queue.put = queue.taken = queue.live_bytes = queue.most_live_bytes = 0;
     queue.total = total / form->producers * form->producers;
     queue.burst = form->burst;
@@ -225,7 +233,7 @@ static int run_form(void *context) {
 static void stays_within_its_bound(void **state) {
     static struct child child;
     REQUIRE_HAK();
-    child = (struct child){.function = run_form, .context = *state, .timeout_s = 160};
+    child = (struct child){.function = run_form, .context = *state, .timeout_s = test_scale() > 1 ? 1200 : 160};
     child_run(&child);
     print_message("%s", child.out);
     assert_child_succeeded(&child);
