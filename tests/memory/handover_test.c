@@ -233,7 +233,8 @@ static int run_form(void *context) {
 static void stays_within_its_bound(void **state) {
     static struct child child;
     REQUIRE_HAK();
-    child = (struct child){.function = run_form, .context = *state, .timeout_s = test_scale() > 1 ? 1200 : 160};
+    child =
+        (struct child){.function = run_form, .context = *state, .timeout_s = test_scale() > 1 ? 1200 : 160};
     child_run(&child);
     print_message("%s", child.out);
     assert_child_succeeded(&child);
