@@ -107,7 +107,7 @@ static struct slab *lease_warm(struct heap *heap, unsigned class_idx) {
 static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
     struct front_counters *counters = &heap->classes[class_idx].counters;
     uint64_t births = hak_superslab_births();
-    struct slab *slab = hak_superslab_take_units(hak_class_units[class_idx]);
+    struct slab *slab = hak_superslab_take_units(hak_class_units[class_idx], class_idx);
     if (slab == NULL) {
         return NULL;
     }
@@ -127,7 +127,7 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
  * An orphan of the class if there is one, else a sparse slab or (if allowed) a new one. Leased; NULL when out
  * of memory.
  */
-static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool is_prefill) {
+static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool may_be_new) {
     struct slab *slab = hak_orphans_pop(class_idx, heap->id);
     if (slab != NULL) {
         note_foreign_frees(heap, class_idx, slab);
@@ -137,7 +137,7 @@ static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool 
         HAK_COUNT(&heap->classes[class_idx].counters, pool_adoptions, 1);
         return slab;
     }
-    return is_prefill && hak_class_units[class_idx] != 1 ? NULL : lease_new(heap, class_idx);
+    return may_be_new ? lease_new(heap, class_idx) : NULL;
 }
 
 /* The warm pool is empty: one visit to the shared pool, for more than one slab if the class keeps missing. */
@@ -145,13 +145,15 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     HAK_COUNT(&state->counters, warm_misses, 1);
     HAK_COUNT(&state->counters, pool_visits, 1);
-    struct slab *slab = lease_from_pool(heap, class_idx, false);
+    struct slab *slab = lease_from_pool(heap, class_idx, true);
     if (slab == NULL || state->exports || ++state->misses_in_row < MISSES_TO_PREFILL) {
         return slab;
     }
     state->misses_in_row = 0;
+    /* New ones only where they have no pages yet: dirty units serve whatever class needs one first. */
+    bool may_be_new = slab->is_zero && hak_class_units[class_idx] == 1;
     for (unsigned i = 0; i < PREFILL_SLABS; i++) {
-        struct slab *extra = lease_from_pool(heap, class_idx, true);
+        struct slab *extra = lease_from_pool(heap, class_idx, may_be_new);
         if (extra == NULL) {
             break;
         }

@@ -181,9 +181,9 @@ static void note_missed(uint32_t zero_units) {
 }
 
 /* Under the lock: the record of the run's first unit, or NULL. */
-static struct slab *take_locked(unsigned units) {
+static struct slab *take_locked(unsigned units, unsigned class_idx) {
     unsigned unit_idx;
-    struct superslab *s = hak_superslab_choose(units, &unit_idx);
+    struct superslab *s = hak_superslab_choose(units, class_idx, &unit_idx);
     if (s == NULL) {
         return NULL;
     }
@@ -197,7 +197,7 @@ static struct slab *take_locked(unsigned units) {
     return slab;
 }
 
-struct slab *hak_superslab_take_units(unsigned units) {
+struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
     struct superslab *fresh = NULL;
     uintptr_t base = 0;
     for (;;) {
@@ -205,7 +205,7 @@ struct slab *hak_superslab_take_units(unsigned units) {
         if (fresh != NULL) {
             hak_superslab_none_to_hot(fresh, base);
         }
-        struct slab *slab = take_locked(units);
+        struct slab *slab = take_locked(units, class_idx);
         hak_lock_release(&hak_superslab_lock);
         if (slab != NULL) {
             return slab;

@@ -46,11 +46,12 @@ struct superslab {
 };
 
 /*
- * Finds `units` (1 to 8) contiguous free units, mapping a new SuperSlab if there are none. Returns the slab
- * record of the first unit with base, units and is_zero set, unassigned, or NULL when out of memory. The
- * registry is prepared for the range. Slow: no lock held.
+ * Finds `units` (1 to 8) contiguous free units for a slab of the class, where one lay before if it can, and
+ * maps a new SuperSlab if there are none. Returns the slab record of the first unit with base, units and
+ * is_zero set, unassigned, or NULL when out of memory. The registry is prepared for the range. Slow: no lock
+ * held.
  */
-struct slab *hak_superslab_take_units(unsigned units);
+struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx);
 
 /*
  * Gives the units of an unassigned slab back. `is_zero`: nothing was written there since they were known

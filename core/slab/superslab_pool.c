@@ -312,13 +312,25 @@ static uint32_t run_starts(const struct superslab *s, unsigned units) {
     return dirty_starts != 0 ? dirty_starts : hak_runs_of(s->free_units, units);
 }
 
-/* The lowest of the possible starts, or any of them. */
-static unsigned first_unit(uint32_t starts) {
-    return hak_options.randomize ? hak_chance_bit(starts) : hak_ctz32(starts);
+/*
+ * One of the possible starts: where a slab of the class lay last, because its blocks then lie on the cache
+ * lines that they lay on before, else the lowest. Any of them if that is to be left to chance.
+ */
+static unsigned choose_start(const struct superslab *s, uint32_t starts, unsigned class_idx) {
+    if (hak_options.randomize) {
+        return hak_chance_bit(starts);
+    }
+    for (uint32_t left = starts & ~s->zero_units; left != 0; left &= left - 1) {
+        if (s->slabs[hak_ctz32(left)].class_idx == class_idx) {
+            return hak_ctz32(left);
+        }
+    }
+    return hak_ctz32(starts);
 }
 
 /* The fullest SuperSlab of a tier that has `units` free units in a row. */
-static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsigned *unit_idx) {
+static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsigned class_idx,
+                                        unsigned *unit_idx) {
     for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
         struct superslab *found = NULL;
         for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
@@ -327,7 +339,7 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
                 continue;
             }
             found = s;
-            *unit_idx = first_unit(starts);
+            *unit_idx = choose_start(s, starts, class_idx);
             if (!hak_options.randomize || hak_chance_below(2) != 0) {
                 return found;
             }
@@ -339,14 +351,14 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
     return NULL;
 }
 
-struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx) {
-    struct superslab *s = choose_in_tier(HAK_TIER_HOT, units, unit_idx);
+struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsigned *unit_idx) {
+    struct superslab *s = choose_in_tier(HAK_TIER_HOT, units, class_idx, unit_idx);
     if (s == NULL) {
-        s = choose_in_tier(HAK_TIER_DRAINING, units, unit_idx);
+        s = choose_in_tier(HAK_TIER_DRAINING, units, class_idx, unit_idx);
     }
     if (s == NULL) {
         s = hak_superslab_pool.lru_newest; /* the one most recently emptied: the likeliest to be in memory */
-        *unit_idx = s != NULL ? first_unit(run_starts(s, units)) : 0;
+        *unit_idx = s != NULL ? choose_start(s, run_starts(s, units), class_idx) : 0;
     }
     return s;
 }

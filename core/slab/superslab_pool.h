@@ -78,9 +78,9 @@ void hak_superslab_none_to_free(struct superslab *superslab, bool is_zero);
 void hak_superslab_push_spare(struct superslab *superslab);
 struct superslab *hak_superslab_pop_spare(void);
 
-/* A run of `units` free units in the fullest SuperSlab of the best tier: its first unit in *unit_idx, or
- * NULL. */
-struct superslab *hak_superslab_choose(unsigned units, unsigned *unit_idx);
+/* A run of `units` free units for a slab of the class, in the fullest SuperSlab of the best tier: its first
+ * unit in *unit_idx, or NULL. */
+struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsigned *unit_idx);
 
 /* Units were given back: notes a debt if there may be something to purge; and that there is nothing left. */
 void hak_superslab_note_owed(void);

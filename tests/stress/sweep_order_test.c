@@ -45,7 +45,7 @@ static void a_header_byte_orders_a_block_s_owners(void **state) {
     (void)state;
     pthread_t thread;
     (void)hak_heap_attach();
-    slab = hak_superslab_take_units(1);
+    slab = hak_superslab_take_units(1, 0);
     assert_int_equal(hak_slab_assign(slab, CLASS_OF_4096, 0), 0);
     assert_int_equal(hak_blocks_take(slab, refs, BLOCKS), BLOCKS);
     assert_int_equal(hak_slab_release(slab, BLOCKS, HAK_PLACE_NOWHERE, 0), HAK_EVENT_LIST);

@@ -27,6 +27,7 @@
 #define CLASS_OF_1536  21u /* for that of orphans */
 #define CLASS_OF_4096  27u /* 16 in a slab: for that of the warm pool */
 #define CLASS_OF_5120  28u /* for that of slabs fetched ahead */
+#define CLASS_OF_6144  29u /* the same */
 #define CLASS_OF_7168  30u /* 9 in a slab: for that of remote frees */
 #define CLASS_OF_8192  31u /* a cache has 16 at most */
 #define CLASS_OF_16384 35u /* two units: the same */
@@ -279,7 +280,9 @@ static unsigned prefills_of(unsigned class_idx, unsigned slabs) {
 
 static void a_class_that_keeps_missing_fetches_slabs_ahead(void **state) {
     (void)state;
+    (void)hak_purge_down_to(0);
     assert_int_equal(prefills_of(CLASS_OF_5120, 4), 3);  /* with the fourth */
+    assert_int_equal(prefills_of(CLASS_OF_6144, 4), 0);  /* the first one's units are dirty */
     assert_int_equal(prefills_of(CLASS_OF_16384, 4), 0); /* of two units: they are not easily had */
 }
 

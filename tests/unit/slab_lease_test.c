@@ -25,7 +25,7 @@ static void a_lease_held_elsewhere_is_not_waited_for(void **state) {
     struct heap *heap = hak_heap_attach();
     struct block_ref ref;
     enum hak_slab_event event;
-    struct slab *slab = hak_superslab_take_units(1);
+    struct slab *slab = hak_superslab_take_units(1, 0);
     assert_int_equal(hak_slab_assign(slab, CLASS_OF_4096, heap->id), 0);
     assert_int_equal(hak_blocks_take(slab, &ref, 1), 1);
     assert_int_equal(hak_slab_release(slab, 1, HAK_PLACE_NOWHERE, heap->id), HAK_EVENT_LIST);

@@ -94,7 +94,7 @@ static void take_all(struct full *full) {
     struct slab *elsewhere[MANY];
     unsigned others = 0;
     for (unsigned have = 0; have < UNITS;) {
-        struct slab *slab = hak_superslab_take_units(1);
+        struct slab *slab = hak_superslab_take_units(1, 0);
         CHECK(slab != NULL);
         if (hak_superslab_of(slab) == whole) {
             full->units[have++] = slab;
@@ -172,7 +172,7 @@ static void what_cannot_be_unmapped_is_purged(void **state) {
     assert_int_equal(counted().dirty_units, 0);
     assert_int_equal(hak_superslab_trim(0), 0);
     unmap_fails = false;
-    struct slab *slab = hak_superslab_take_units(1);
+    struct slab *slab = hak_superslab_take_units(1, 0);
     assert_true(slab->is_zero);
     assert_int_equal(*(char *)slab->base, 0);
     hak_superslab_give_units(slab, true);
@@ -181,7 +181,7 @@ static void what_cannot_be_unmapped_is_purged(void **state) {
 /* Another thread that takes a unit and gives it back, dirty. */
 static void make_a_unit_dirty(void) {
     CHECK(purge_calls < 10000);
-    hak_superslab_give_units(hak_superslab_take_units(1), false);
+    hak_superslab_give_units(hak_superslab_take_units(1, 0), false);
 }
 
 static void trim_ends_although_others_free(void **state) {
@@ -256,10 +256,10 @@ static void pages_below_blocks_never_used_are_purged(void **state) {
     (void)state;
     const unsigned class_of_2048 = 23;
     struct block_ref ref;
-    struct slab *slab = hak_superslab_take_units(1);
+    struct slab *slab = hak_superslab_take_units(1, 0);
     memset((void *)slab->base, 1, HAK_UNIT_BYTES);
     hak_superslab_give_units(slab, false);
-    slab = hak_superslab_take_units(1);
+    slab = hak_superslab_take_units(1, 0);
     assert_false(slab->is_zero);
     assert_int_equal(hak_slab_assign(slab, class_of_2048, 0), 0);
     assert_int_equal(hak_blocks_take(slab, &ref, 1), 1);

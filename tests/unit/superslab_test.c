@@ -35,7 +35,7 @@ static int take_what_is_mapped(void **state) {
     (void)hak_superslab_trim(0);
     for (filler_count = 0; counted().free_units != 0; filler_count++) {
         CHECK(filler_count < FILLERS_MAX);
-        fillers[filler_count] = hak_superslab_take_units(1);
+        fillers[filler_count] = hak_superslab_take_units(1, 0);
     }
     CHECK(counted().empty == 0);
     return 0;
@@ -55,7 +55,7 @@ static int give_it_back(void **state) {
 static struct superslab *new_full(struct slab **units) {
     CHECK(counted().free_units == 0);
     for (unsigned i = 0; i < UNITS; i++) {
-        units[i] = hak_superslab_take_units(1);
+        units[i] = hak_superslab_take_units(1, 0);
         CHECK(units[i] != NULL && units[i]->unit_idx == i);
         CHECK(hak_superslab_of(units[i]) == hak_superslab_of(units[0]));
     }
@@ -76,19 +76,19 @@ static void the_fullest_superslab_is_asked_first(void **state) {
     struct superslab *emptier = new_full(b);
     give(a, 0, 4, false);
     give(b, 0, 10, false);
-    struct slab *run = hak_superslab_take_units(5); /* more than the fuller one has */
+    struct slab *run = hak_superslab_take_units(5, 0); /* more than the fuller one has */
     assert_ptr_equal(hak_superslab_of(run), emptier);
     hak_superslab_give_units(run, false);
     for (unsigned i = 0; i < 4; i++) {
-        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1)), fuller);
+        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1, 0)), fuller);
     }
     for (unsigned i = 0; i < 10; i++) {
-        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1)), emptier);
+        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1, 0)), emptier);
     }
     /* The other way round. */
     give(a, 0, 10, false);
     give(b, 0, 4, false);
-    struct slab *one = hak_superslab_take_units(1);
+    struct slab *one = hak_superslab_take_units(1, 0);
     assert_ptr_equal(hak_superslab_of(one), emptier);
     hak_superslab_give_units(one, false);
     give(a, 10, UNITS, false);
@@ -100,7 +100,7 @@ static void runs_are_contiguous_and_disjoint(void **state) {
     struct slab *runs[RUNS];
     for (unsigned i = 0; i < RUNS; i++) {
         unsigned units = i * 5 % RUN_MAX + 1;
-        struct slab *run = runs[i] = hak_superslab_take_units(units);
+        struct slab *run = runs[i] = hak_superslab_take_units(units, 0);
         assert_non_null(run);
         assert_int_equal(run->units, units);
         assert_true(run->unit_idx + units <= UNITS);
@@ -123,13 +123,13 @@ static void dirty_units_are_preferred(void **state) {
     give(a, 0, 4, true);
     give(a, 10, 12, false);
     give(a, 20, 21, false);
-    struct slab *run = hak_superslab_take_units(2);
+    struct slab *run = hak_superslab_take_units(2, 0);
     assert_int_equal(run->unit_idx, 10);
     assert_false(run->is_zero);
-    struct slab *one = hak_superslab_take_units(1);
+    struct slab *one = hak_superslab_take_units(1, 0);
     assert_int_equal(one->unit_idx, 20);
     assert_false(one->is_zero);
-    struct slab *untouched = hak_superslab_take_units(2);
+    struct slab *untouched = hak_superslab_take_units(2, 0);
     assert_int_equal(untouched->unit_idx, 0);
     assert_true(untouched->is_zero);
     hak_superslab_give_units(run, false);
@@ -140,13 +140,37 @@ static void dirty_units_are_preferred(void **state) {
     give(a, 21, UNITS, false);
 }
 
+static void a_slab_lies_where_one_of_its_class_lay(void **state) {
+    (void)state;
+    (void)new_full(a);
+    a[12]->class_idx = 7;
+    a[20]->class_idx = 7;
+    a[29]->class_idx = 9;
+    give(a, 10, 14, false);
+    give(a, 20, 21, true); /* without pages: of no use */
+    give(a, 28, 30, false);
+    struct slab *same = hak_superslab_take_units(1, 7);
+    assert_int_equal(same->unit_idx, 12);
+    struct slab *lowest = hak_superslab_take_units(1, 7);
+    assert_int_equal(lowest->unit_idx, 10);
+    struct slab *run = hak_superslab_take_units(2, 9); /* from unit 29 on there is one */
+    assert_int_equal(run->unit_idx, 28);
+    hak_superslab_give_units(same, false);
+    hak_superslab_give_units(lowest, false);
+    hak_superslab_give_units(run, false);
+    give(a, 0, 10, false);
+    give(a, 14, 20, false);
+    give(a, 21, 28, false);
+    give(a, 30, UNITS, false);
+}
+
 static void what_is_given_back_is_free_and_dirty_unless_untouched(void **state) {
     (void)state;
     (void)new_full(a);
     give(a, 0, 1, true);
     assert_int_equal(counted().free_units, 1);
     assert_int_equal(counted().dirty_units, 0);
-    assert_ptr_equal(hak_superslab_take_units(1), a[0]);
+    assert_ptr_equal(hak_superslab_take_units(1, 0), a[0]);
     assert_true(a[0]->is_zero);
     give(a, 0, 1, false);
     assert_int_equal(counted().free_units, 1);
@@ -155,7 +179,7 @@ static void what_is_given_back_is_free_and_dirty_unless_untouched(void **state) 
     assert_int_equal(counted().free_units, 2);
     assert_int_equal(counted().dirty_units, 1);
     /* Half of it is dirty. */
-    struct slab *run = hak_superslab_take_units(2);
+    struct slab *run = hak_superslab_take_units(2, 0);
     assert_ptr_equal(run, a[0]);
     assert_false(run->is_zero);
     assert_int_equal(counted().free_units, 0);
@@ -168,7 +192,7 @@ static void what_is_given_back_is_free_and_dirty_unless_untouched(void **state) 
 static void a_little_used_superslab_drains(void **state) {
     (void)state;
     struct superslab *draining = new_full(a);
-    b[0] = hak_superslab_take_units(1);
+    b[0] = hak_superslab_take_units(1, 0);
     struct superslab *hot = hak_superslab_of(b[0]);
     assert_ptr_not_equal(hot, draining);
     give(a, 0, 23, false);
@@ -177,12 +201,12 @@ static void a_little_used_superslab_drains(void **state) {
     assert_int_equal(draining->tier, HAK_TIER_DRAINING);
     assert_int_equal(hot->tier, HAK_TIER_HOT);
     for (unsigned i = 1; i < UNITS; i++) { /* although it is the emptier one at first */
-        b[i] = hak_superslab_take_units(1);
+        b[i] = hak_superslab_take_units(1, 0);
         assert_ptr_equal(hak_superslab_of(b[i]), hot);
     }
     for (unsigned i = 0; i < 8; i++) {
         assert_int_equal(draining->tier, HAK_TIER_DRAINING);
-        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1)), draining);
+        assert_ptr_equal(hak_superslab_of(hak_superslab_take_units(1, 0)), draining);
     }
     assert_int_equal(draining->tier, HAK_TIER_HOT);
     for (unsigned i = 0; i < UNITS; i++) {
@@ -209,7 +233,7 @@ static void trim_leaves_nothing_dirty(void **state) {
     assert_int_equal(counted().empty, 0);
     assert_int_equal(counted().mapped, mapped - 1);
     assert_int_equal(counted().free_units, 8);
-    struct slab *run = hak_superslab_take_units(8);
+    struct slab *run = hak_superslab_take_units(8, 0);
     assert_ptr_equal(run, a[0]);
     assert_true(run->is_zero);
     for (size_t i = 0; i < 8 * HAK_UNIT_BYTES; i += sizeof(uint64_t)) {
@@ -231,7 +255,7 @@ static void whole_superslabs_are_lent_and_come_back(void **state) {
     assert_int_equal(counted().mapped, before.mapped + 1);
     assert_int_equal(counted().free_units, 0);
     assert_true(hak_superslab_covers((char *)whole->base + HAK_SUPERSLAB_BYTES - 1));
-    struct slab *elsewhere = hak_superslab_take_units(1);
+    struct slab *elsewhere = hak_superslab_take_units(1, 0);
     assert_ptr_not_equal(hak_superslab_of(elsewhere), whole);
     memset((void *)whole->base, 1, HAK_SUPERSLAB_BYTES);
     hak_superslab_give_whole(whole, 0);
@@ -263,7 +287,7 @@ static size_t used_units(void) {
 }
 
 static struct slab *take_checked(bool *is_written) {
-    struct slab *slab = hak_superslab_take_units(random_below(RUN_MAX) + 1);
+    struct slab *slab = hak_superslab_take_units(random_below(RUN_MAX) + 1, 0);
     CHECK(slab != NULL);
     char *last = (char *)slab->base + slab->units * HAK_UNIT_BYTES - 1;
     if (slab->is_zero) {
@@ -318,6 +342,7 @@ int main(void) {
         TEST(the_fullest_superslab_is_asked_first),
         TEST(runs_are_contiguous_and_disjoint),
         TEST(dirty_units_are_preferred),
+        TEST(a_slab_lies_where_one_of_its_class_lay),
         TEST(what_is_given_back_is_free_and_dirty_unless_untouched),
         TEST(a_little_used_superslab_drains),
         TEST(trim_leaves_nothing_dirty),

@@ -162,7 +162,7 @@ static void blocks_never_used_leave_the_sum_right(void **state) {
     hak_purge_set_floor(GIB);
     fill();
     size_t before_bytes = thin_bytes();
-    struct slab *slab = hak_superslab_take_units(1);
+    struct slab *slab = hak_superslab_take_units(1, 0);
     CHECK(slab != NULL);
     assert_int_equal(hak_slab_assign(slab, class_of_512, HAK_OWNER_NOBODY), 0);
     assert_int_equal(hak_blocks_take(slab, refs, 20), 20);
