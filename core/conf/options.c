@@ -137,17 +137,29 @@ static bool apply(struct hak_options *options, const struct hak_setting *setting
 
 /* ---- the environment -------------------------------------------------------------------------------- */
 
-/* Finds the row and index of the setting's name; leaves row NULL when there is none. */
+/* Finds the index of the setting's name among the row's; false when it is none of them. */
+static bool is_of_row(struct hak_setting *setting, const struct hak_option_row *row) {
+    for (unsigned index = 0; index < row->count; index++) {
+        char name[HAK_OPTION_NAME_BYTES];
+        hak_option_name(row, index, name);
+        if (is_same(setting->name, setting->name_bytes, name)) {
+            setting->row = row;
+            setting->index = index;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Leaves row NULL when no option has the setting's name. Few rows begin as it does: the others' names are not
+ * made. */
 static void look_up(struct hak_setting *setting) {
     for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
-        for (unsigned index = 0; index < hak_option_rows[i].count; index++) {
-            char name[HAK_OPTION_NAME_BYTES];
-            hak_option_name(&hak_option_rows[i], index, name);
-            if (is_same(setting->name, setting->name_bytes, name)) {
-                setting->row = &hak_option_rows[i];
-                setting->index = index;
-                return;
-            }
+        const struct hak_option_row *row = &hak_option_rows[i];
+        size_t bytes = strlen(row->name);
+        if (bytes <= setting->name_bytes && memcmp(setting->name, row->name, bytes) == 0 &&
+            is_of_row(setting, row)) {
+            return;
         }
     }
 }

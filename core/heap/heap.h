@@ -54,7 +54,6 @@ struct homeward {
 /* See sampled.h. Owner: the heap's thread. */
 struct sampling {
     uint64_t chance;      /* state of a generator */
-    uint64_t sampled_ns;  /* when this heap last gave out a sampled block; 0: never */
     int64_t until_sample; /* what the last thread that had this heap left */
 };
 

@@ -15,7 +15,7 @@
     ((size_t)1024 * 1024)       /* larger ones have a mapping, and mostly a neighbour without access */
 #define SAMPLED_LIVE_MAX  8192u /* each is two kernel mappings, of 65 530 that a process may have */
 #define SPACED_FROM       1000u /* allocations: from this option's value on */
-#define SPACING_NS        100u  /* of time for each allocation of the interval, at least */
+#define SPACING_NS        500u  /* of time for each allocation of the interval, at least */
 #define CHANCE_MULTIPLIER UINT64_C(0xD1342543DE82EF95)
 #define CHANCE_SHIFT      32
 
@@ -38,20 +38,19 @@ static void begin(struct heap *heap) {
 }
 
 /*
- * Whether enough time has gone by since the last one. A program that does nothing but allocate would
- * otherwise spend several per cent on sampling. Who asks for one of a few blocks wants those, whatever it
- * costs.
+ * Whether enough time has gone by since the process last took one. A program that does nothing but allocate
+ * would otherwise spend several per cent on sampling; and since shutting a slot interrupts every other thread
+ * that runs, threads share the time. Who asks for one of a few blocks wants those, whatever it costs.
  */
-static bool is_due(struct sampling *sampling) {
+static bool is_due(void) {
+    static _Atomic uint64_t sampled_ns; /* when a sampled block was last given out; 0: never */
     if (hak_options.guard_sample < SPACED_FROM) {
         return true;
     }
+    uint64_t last_ns = hak_atomic_load_relaxed(&sampled_ns); /* relaxed: the swap decides */
     uint64_t now_ns = hak_os_now_ns();
-    if (now_ns - sampling->sampled_ns < hak_options.guard_sample * (uint64_t)SPACING_NS) {
-        return false;
-    }
-    sampling->sampled_ns = now_ns;
-    return true;
+    return now_ns - last_ns >= hak_options.guard_sample * (uint64_t)SPACING_NS &&
+           hak_atomic_cas_relaxed(&sampled_ns, &last_ns, now_ns); /* relaxed: it orders nothing */
 }
 
 /* Blocks of a class are aligned to what divides its size, and aligned requests ask for such sizes. */
@@ -71,8 +70,7 @@ void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
     }
     hak_tls.until_sample = next_interval(heap) - 1;
     bool has_room = hak_slots_live() + hak_guarded_live() < SAMPLED_LIVE_MAX;
-    return has_room && is_due(&heap->sampling) ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes))
-                                               : NULL;
+    return has_room && is_due() ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes)) : NULL;
 }
 
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes) {

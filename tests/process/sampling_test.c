@@ -159,24 +159,64 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-#define SPACING_NS UINT64_C(100000) /* of HAKMEM_GUARD_SAMPLE=1000 */
+#define SPACING_NS     UINT64_C(500000) /* of HAKMEM_GUARD_SAMPLE=1000 */
+#define SPACED_THREADS 2u
+#define MOMENTS_MAX    10000u
 
-/* Not as many as N asks for: what is measured around two of them is at least what lay between. */
-static int look_at_spaces(void) {
-    uint64_t last_ns = 0;
-    unsigned sampled = 0;
-    for (unsigned i = 0; i < 20 * ALLOCATIONS; i++) {
+/* Of each sampled block, a moment before it was taken and one after. */
+struct moments {
+    unsigned count;
+    struct {
+        uint64_t before_ns, after_ns;
+    } at[MOMENTS_MAX];
+};
+
+static struct moments moments_of[SPACED_THREADS];
+
+static void *note_moments(void *context) {
+    struct moments *moments = context;
+    for (unsigned i = 0; i < 20 * ALLOCATIONS && moments->count < MOMENTS_MAX; i++) {
         uint64_t before_ns = now_ns();
         void *block = launder(malloc(SMALL_BYTES));
         uint64_t after_ns = now_ns();
         if (is_sampled(block, SMALL_BYTES)) {
-            CHECK(after_ns - last_ns >= SPACING_NS);
-            last_ns = before_ns;
-            sampled++;
+            moments->at[moments->count].before_ns = before_ns;
+            moments->at[moments->count++].after_ns = after_ns;
         }
         free(block);
     }
-    CHECK(sampled >= 2);
+    return NULL;
+}
+
+/* Of two samples one was taken so long after the other, whichever was first. */
+static void check_apart(const struct moments *a, unsigned i, const struct moments *b, unsigned j) {
+    uint64_t first_ns = a->at[i].before_ns < b->at[j].before_ns ? a->at[i].before_ns : b->at[j].before_ns;
+    uint64_t last_ns = a->at[i].after_ns > b->at[j].after_ns ? a->at[i].after_ns : b->at[j].after_ns;
+    CHECK(last_ns - first_ns >= SPACING_NS);
+}
+
+/* Not as many as N asks for, on whichever threads: what is measured around two is at least what lay between.
+ */
+static int look_at_spaces(void) {
+    pthread_t threads[SPACED_THREADS];
+    for (unsigned t = 0; t < SPACED_THREADS; t++) {
+        CHECK(pthread_create(&threads[t], NULL, note_moments, &moments_of[t]) == 0);
+    }
+    for (unsigned t = 0; t < SPACED_THREADS; t++) {
+        CHECK(pthread_join(threads[t], NULL) == 0);
+    }
+    const struct moments *a = &moments_of[0], *b = &moments_of[1];
+    CHECK(a->count + b->count >= 2);
+    for (unsigned i = 0; i < a->count; i++) {
+        for (unsigned j = 0; j < b->count; j++) {
+            check_apart(a, i, b, j);
+        }
+    }
+    for (unsigned t = 0; t < SPACED_THREADS; t++) {
+        for (unsigned i = 1; i < moments_of[t].count; i++) {
+            check_apart(&moments_of[t], i - 1, &moments_of[t], i);
+        }
+    }
     return 0;
 }
 
