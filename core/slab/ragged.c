@@ -115,7 +115,7 @@ void hak_ragged_note_purged(size_t bytes) {
     if (ragged->purged_bytes > WINDOW_BYTES) { /* what went back long ago counts for less and less */
         ragged->purged_bytes /= 2;
         ragged->missed_bytes /= 2;
-        ragged->skips = ragged->missed_bytes < ragged->purged_bytes / 4 ? 2 / ragged->skips : ragged->skips;
+        ragged->skips = ragged->missed_bytes < ragged->purged_bytes / 4 ? ragged->skips / 2 : ragged->skips;
     }
 }
 
