@@ -60,6 +60,7 @@ struct sampling {
 struct heap {
     uint32_t id;              /* const: position in the table, from 1 on */
     bool is_metered;          /* owner only: the front's tops are parked in metered_top */
+    uint8_t turns_due;        /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
     struct heap *next_free;   /* under the heaps lock */
     _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
     struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */

@@ -113,7 +113,7 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
     }
     HAK_COUNT(counters, new_superslabs, hak_superslab_births() != births);
     if (slab->is_zero && hak_atomic_load_relaxed(&hak_ragged_waits)) { /* relaxed: a hint, the lock decides */
-        hak_purge_ragged();
+        heap->turns_due += heap->turns_due != UINT8_MAX;
     }
     if (hak_slab_assign(slab, class_idx, heap->id) != 0) {
         hak_superslab_give_units(slab, slab->is_zero);
@@ -146,7 +146,8 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
     HAK_COUNT(&state->counters, warm_misses, 1);
     HAK_COUNT(&state->counters, pool_visits, 1);
     struct slab *slab = lease_from_pool(heap, class_idx, true);
-    if (slab == NULL || state->exports || ++state->misses_in_row < MISSES_TO_PREFILL) {
+    bool is_one_enough = state->exports || heap->turns_due != 0; /* each new slab gives a turn, see below */
+    if (slab == NULL || is_one_enough || ++state->misses_in_row < MISSES_TO_PREFILL) {
         return slab;
     }
     state->misses_in_row = 0;
@@ -181,6 +182,16 @@ static void release_taken(struct heap *heap, struct slab *slab, unsigned taken, 
     hak_heap_handle_event(slab, hak_slab_release(slab, taken, place, owner), heap);
 }
 
+/* At most one step's calls: a debt comes first, and then one of the turns that are due to ragged slabs. */
+static void give_back_some(struct heap *heap) {
+    if (hak_purge_is_owed()) {
+        hak_purge_step();
+    } else if (heap->turns_due != 0) {
+        heap->turns_due--;
+        hak_purge_ragged();
+    }
+}
+
 unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned got = 0;
@@ -202,9 +213,7 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
         got += taken;
         release_taken(heap, slab, taken, got < want);
     }
-    if (hak_purge_is_owed()) {
-        hak_purge_step();
-    }
+    give_back_some(heap);
     return got;
 }
 

@@ -27,7 +27,7 @@ void hak_purge_step(void);
 
 /*
  * Gives back free pages between blocks of slabs that wait for that (ragged.h), by at most
- * HAK_PURGE_STEP_CALLS system calls: for who is about to take a new slab. Slow: no lock held.
+ * HAK_PURGE_STEP_CALLS system calls: for who has taken a new slab. Slow: no lock held.
  */
 HAK_COLD void hak_purge_ragged(void);
 

@@ -19,7 +19,8 @@
 #define EVERY        16u /* of as many blocks one stays: a page in two is free */
 #define NEW_BYTES    8192u
 #define NEW_PER_SLAB 8u
-#define NEW_SLABS    260u /* each gives two of the others their turn */
+#define NEW_SLABS    260u  /* each gives two of the others their turn */
+#define AHEAD_BYTES  1024u /* of a class whose slabs are fetched ahead */
 #define MOST_SKIPS   1023u
 #define CACHED_SLABS 16u /* that blocks in caches may keep from being ragged */
 
@@ -73,6 +74,21 @@ static void a_new_slab_gives_free_pages_back(void **state) {
         assert_int_equal(((char *)blocks[i])[BLOCK_BYTES - 1], 1);
     }
     check_heap();
+}
+
+/* Also where one that keeps missing would fetch slabs ahead. */
+static void a_refill_makes_no_more_calls_than_one_step(void **state) {
+    (void)state;
+    unsigned most_calls = 0;
+    fill();
+    free_but_every(EVERY);
+    for (unsigned i = 0; i < COUNT_OF(new_blocks); i++) {
+        purge_calls = 0;
+        new_blocks[i] = hak_malloc(AHEAD_BYTES);
+        CHECK(new_blocks[i] != NULL);
+        most_calls = purge_calls > most_calls ? purge_calls : most_calls;
+    }
+    assert_in_range(most_calls, 1, HAK_PURGE_STEP_CALLS);
 }
 
 /* Frees alone do not look at slabs that are on their way to be empty. */
@@ -175,6 +191,7 @@ static void a_child_starts_without_ragged_slabs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_new_slab_gives_free_pages_back, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(a_refill_makes_no_more_calls_than_one_step, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(what_is_freed_to_the_end_costs_no_looks, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(what_the_program_wants_to_keep_stays, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(blocks_beside_those_in_use_come_first, begin, nothing_is_left),
