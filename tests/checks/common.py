@@ -40,12 +40,19 @@ class Source:
         return bisect.bisect_right(self._starts, offset)
 
 
-def c_sources(root, *folders):
-    """Every C and C++ file below the folders, in a stable order."""
+def files_below(root, *folders):
+    """Every file below the folders, in a stable order, but for what the benchmarks wrote."""
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".c", ".h", ".cc"):
-                yield Source(root, path)
+            if path.is_file() and "out" not in path.parts:
+                yield path
+
+
+def c_sources(root, *folders):
+    """Every C and C++ file below the folders, in a stable order."""
+    for path in files_below(root, *folders):
+        if path.suffix in (".c", ".h", ".cc"):
+            yield Source(root, path)
 
 
 # A definition as clang-format lays it out: starts in column 0 and ends with a brace alone in column 0.

@@ -6,7 +6,7 @@ A formatter for C once ran over one; every other check passed, and nobody could 
 import re
 import sys
 
-from common import main
+from common import files_below, main
 
 FOLDERS = ("core", "include", "tests", "bench")
 HEADING = re.compile(r"#{1,6} \S")
@@ -16,8 +16,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 
 def documents(root):
     yield from sorted(root.glob("*.md"))
-    for folder in FOLDERS:
-        yield from (path for path in sorted((root / folder).rglob("*.md")) if "out" not in path.parts)
+    yield from (path for path in files_below(root, *FOLDERS) if path.suffix == ".md")
 
 
 def violations_of(root, path):

@@ -4,14 +4,12 @@ import shutil
 import subprocess
 import sys
 
-from common import Skipped, main
+from common import Skipped, files_below, main
 
 FOLDERS = (".ci", "tests", "bench")
 
 
 def is_shell(path):
-    if not path.is_file():
-        return False
     if path.suffix == ".sh":
         return True
     with path.open("rb") as file:
@@ -23,8 +21,7 @@ def check(root):
     tool = shutil.which("shellcheck")
     if tool is None:
         raise Skipped("shellcheck is not installed")
-    paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))]
-    scripts = [str(path.relative_to(root)) for path in paths if "out" not in path.parts and is_shell(path)]
+    scripts = [str(path.relative_to(root)) for path in files_below(root, *FOLDERS) if is_shell(path)]
     if not scripts:
         return []
     told = subprocess.run(
