@@ -194,8 +194,14 @@ static HAK_COLD void *alloc_in_modes(size_t bytes) {
     return block;
 }
 
+/* Whether a mode makes this allocation other than an ordinary one. Sampling does so once in a long while. */
+HAK_ALWAYS_INLINE bool is_in_modes(void) {
+    unsigned modes = hak_front_modes();
+    return HAK_UNLIKELY(modes != 0) && (modes != HAK_FRONT_SAMPLED || !hak_sampled_passes());
+}
+
 void *hak_alloc_slow(size_t bytes) {
-    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+    if (HAK_UNLIKELY(is_in_modes())) {
         return alloc_in_modes(bytes);
     }
     return alloc_plain(bytes);
@@ -228,7 +234,7 @@ static HAK_COLD void *calloc_in_modes(size_t bytes) {
 }
 
 void *hak_calloc_slow(size_t bytes) {
-    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+    if (HAK_UNLIKELY(is_in_modes())) {
         return calloc_in_modes(bytes);
     }
     return calloc_plain(bytes);
@@ -312,7 +318,7 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
 /* A block of no slab and not of the large floor. */
 static HAK_COLD void free_elsewhere(void *block, hak_word word, const char *function) {
     if (hak_word_kind(word) == HAK_KIND_GUARDED) {
-        hak_checked_free(block, function, HAK_NO_CLAIM);
+        hak_sampled_free(block, function);
     } else {
         hak_foreign.free(block);
     }
@@ -359,7 +365,7 @@ void hak_free_slow(void *block, const char *function) {
     if (block == NULL) {
         return;
     }
-    if (HAK_UNLIKELY(hak_front_modes() != 0)) {
+    if (hak_front_is_metered()) {
         free_in_modes(block, function);
         return;
     }

@@ -8,6 +8,7 @@
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
+#include "heap/pace.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #define SAMPLED_LIVE_MAX  8192u /* each is two kernel mappings, of 65 530 that a process may have */
 #define SPACED_FROM       1000u /* allocations: from this option's value on */
 #define SPACING_NS        500u  /* of time for each allocation of the interval, at least */
+#define SPENT_SHARE       16u /* the time that must go by is what was spent times the interval, divided by this */
 #define CHANCE_MULTIPLIER UINT64_C(0xD1342543DE82EF95)
 #define CHANCE_SHIFT      32
 
@@ -38,19 +40,19 @@ static void begin(struct heap *heap) {
 }
 
 /*
- * Whether enough time has gone by since the process last took one. A program that does nothing but allocate
- * would otherwise spend several per cent on sampling; and since shutting a slot interrupts every other thread
- * that runs, threads share the time. Who asks for one of a few blocks wants those, whatever it costs.
+ * A program that does nothing but allocate would spend several per cent on sampling, so time has to go by
+ * between two blocks. Who asks for one of a few blocks wants those, whatever it costs.
  */
-static bool is_due(void) {
-    static _Atomic uint64_t sampled_ns; /* when a sampled block was last given out; 0: never */
-    if (hak_options.guard_sample < SPACED_FROM) {
-        return true;
-    }
-    uint64_t last_ns = hak_atomic_load_relaxed(&sampled_ns); /* relaxed: the swap decides */
+static bool is_paced(void) {
+    return hak_options.guard_sample >= SPACED_FROM;
+}
+
+/* Since `start_ns`, a block of the process was sampled or one such freed. */
+static void spend_since(uint64_t start_ns) {
     uint64_t now_ns = hak_os_now_ns();
-    return now_ns - last_ns >= hak_options.guard_sample * (uint64_t)SPACING_NS &&
-           hak_atomic_cas_relaxed(&sampled_ns, &last_ns, now_ns); /* relaxed: it orders nothing */
+    if (is_paced()) {
+        hak_pace_spend(now_ns, now_ns - start_ns, hak_options.guard_sample / SPENT_SHARE);
+    }
 }
 
 /* Blocks of a class are aligned to what divides its size, and aligned requests ask for such sizes. */
@@ -69,8 +71,22 @@ void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
         return NULL; /* such a large one leaves its turn to the next */
     }
     hak_tls.until_sample = next_interval(heap) - 1;
-    bool has_room = hak_slots_live() + hak_guarded_live() < SAMPLED_LIVE_MAX;
-    return has_room && is_due() ? hak_checked_alloc_guarded(bytes, align_shift_of(bytes)) : NULL;
+    if (hak_slots_live() + hak_guarded_live() >= SAMPLED_LIVE_MAX) {
+        return NULL;
+    }
+    uint64_t start_ns = hak_os_now_ns();
+    if (is_paced() && !hak_pace_take(start_ns, hak_options.guard_sample * (uint64_t)SPACING_NS)) {
+        return NULL;
+    }
+    void *block = hak_checked_alloc_guarded(bytes, align_shift_of(bytes));
+    spend_since(start_ns);
+    return block;
+}
+
+void hak_sampled_free(void *block, const char *function) {
+    uint64_t start_ns = hak_os_now_ns();
+    hak_checked_free(block, function, HAK_NO_CLAIM);
+    spend_since(start_ns);
 }
 
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes) {
@@ -81,7 +97,7 @@ void *hak_sampled_realloc(const char *function, void *block, size_t bytes) {
     void *moved = hak_alloc_gate(bytes);
     if (moved != NULL) {
         memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
-        hak_checked_free(block, function, HAK_NO_CLAIM);
+        hak_sampled_free(block, function);
     }
     return moved;
 }

@@ -9,17 +9,26 @@
 #ifndef HAK_HEAP_SAMPLED_H
 #define HAK_HEAP_SAMPLED_H
 
+#include "conf/options.h"
 #include "heap/heap.h"
 #include "meta/registry.h"
 
 /* Begins sampling, in a constructor. */
 void hak_sampled_start(void);
 
+/* While it samples: whether the allocation just counted is certainly not one to be sampled. */
+HAK_INLINE bool hak_sampled_passes(void) {
+    return (uint64_t)hak_tls.until_sample <= 2 * (uint64_t)hak_options.guard_sample;
+}
+
 /*
  * In place of an ordinary allocation of `bytes` bytes that is counted: a sampled block, zeroed, or NULL when
  * it is not the turn of one, or there cannot be one.
  */
 void *hak_sampled_alloc(struct heap *heap, size_t bytes);
+
+/* Frees a sampled block, which may not be one, or ends the program with a report. */
+void hak_sampled_free(void *block, const char *function);
 
 /* realloc of a sampled block. */
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes);
