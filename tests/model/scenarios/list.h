@@ -26,8 +26,8 @@ extern const struct model_scenario model_orphan_adopt, model_orphan_free, model_
 
 /* supply.c */
 extern const struct model_scenario model_units, model_purge_units, model_purge_blocks, model_purge_orphan,
-    model_purge_twice, model_purge_complete, model_thin, model_thin_refill, model_thin_purge, model_prefill,
-    model_verify;
+    model_purge_twice, model_purge_complete, model_thin, model_thin_refill, model_thin_purge, model_thin_trim,
+    model_prefill, model_verify;
 
 /* registry.c */
 extern const struct model_scenario model_registry_home, model_registry_leaf, model_registry_words,

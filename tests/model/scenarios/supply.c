@@ -168,7 +168,14 @@ static void leave_two_blocks(void) {
         kit_use(&refs[i]);
     }
     kit_return(&refs[2], KIT_BLOCKS - 2);
+    used_slab = kit_slab(&refs[0]);
     hak_atomic_store_relaxed(&hak_thin_matters, true); /* relaxed: before the threads */
+}
+
+/* One block is live: the slab is thin. */
+static void leave_thin(void) {
+    leave_two_blocks();
+    kit_return(&refs[1], 1);
 }
 
 static void free_first_block(void) {
@@ -192,11 +199,20 @@ const struct model_scenario model_thin_purge = {
     .check = kit_is_sound,
 };
 
+const struct model_scenario model_thin_trim = {
+    .name = "thin-trim",
+    .claim = "a thin slab that its owner refills from is purged by whoever purges before or after, and "
+             "counts once",
+    .set_up = {leave_thin, attach},
+    .run = {refill, purge_all},
+    .check = kit_is_sound,
+};
+
 const struct model_scenario model_thin = {
     .name = "thin-all",
-    .claim = "the same, all three at once",
+    .claim = "the same with a purge of that slab, all three at once: no page of a block taken is given back",
     .set_up = {leave_two_blocks, attach, attach},
-    .run = {refill, free_first_block, purge_all},
+    .run = {refill, free_first_block, purge_blocks},
     .check = kit_is_sound,
     .is_deep = true,
 };
