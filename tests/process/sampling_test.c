@@ -151,6 +151,7 @@ static void one_of_n_allocations_is_sampled(void **state) {
         run(kinds[i].name, "HAKMEM_GUARD_SAMPLE=20");
         run(kinds[i].name, "HAKMEM_GUARD_SAMPLE=100");
     }
+    run("malloc_and_free", "HAKMEM_GUARD_SAMPLE=999"); /* from 1000 on time goes by between two */
 }
 
 static uint64_t now_ns(void) {

@@ -140,6 +140,7 @@ static int sample_held_up(void) {
     uint64_t due_ns = hak_os_now_ns() + 100 * WAIT_NS;
     CHECK(hak_pace_take(due_ns, 0));
     run_held_up(free_it, block, due_ns);
+    CHECK(hak_pace_take(due_ns + WAIT_NS, 0)); /* and no longer than that */
     return 0;
 }
 

@@ -1,0 +1,131 @@
+/*
+ * sampled_test.c - which allocations guard sampling takes, to the one: how many pass between two, how large a
+ * sampled block may be, and how many live at a time.
+ *
+ * Each test is a program of its own, whose only allocations of hakmem's are the test's.
+ */
+#include "hakmem.h"
+#include "meta/registry.h"
+#include "support/child.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#define SMALL_BYTES 50u
+
+static bool allocates_sampled(size_t bytes, void **block) {
+    *block = hak_malloc(bytes);
+    CHECK(*block != NULL);
+    return hak_word_kind(hak_registry_word(*block)) == HAK_KIND_GUARDED;
+}
+
+/* The same for a block that is freed. */
+static bool would_be_sampled(size_t bytes) {
+    void *block;
+    bool is_sampled = allocates_sampled(bytes, &block);
+    hak_free(block);
+    return is_sampled;
+}
+
+#define EVERY  20u
+#define SAMPLE 5000u /* each interval comes some 230 times */
+
+/* Every interval from half to one and a half times N, and no other. */
+static int intervals(void) {
+    unsigned times[EVERY * 2 + 1] = {0};
+    for (unsigned i = 0; i < SAMPLE; i++) {
+        unsigned interval = 1;
+        while (!would_be_sampled(SMALL_BYTES)) {
+            interval++;
+            CHECK(interval <= EVERY * 2);
+        }
+        times[interval]++;
+    }
+    for (unsigned interval = 1; interval <= EVERY * 2; interval++) {
+        CHECK((times[interval] != 0) == (interval >= EVERY / 2 && interval <= EVERY + EVERY / 2));
+    }
+    return 0;
+}
+
+/* The first that is larger leaves its turn to the one after it. */
+static int largest(void) {
+    CHECK(would_be_sampled(SMALL_BYTES));
+    CHECK(would_be_sampled(MIB));
+    CHECK(!would_be_sampled(MIB + 1));
+    CHECK(would_be_sampled(SMALL_BYTES));
+    return 0;
+}
+
+#define LIVE_MAX 8192u /* README, "Guard sampling" */
+
+/* Those without a slot count as well. */
+static int most(void) {
+    void *large, *small = NULL, *other;
+    CHECK(allocates_sampled(MIB, &large));
+    for (unsigned i = 1; i < LIVE_MAX; i++) {
+        CHECK(allocates_sampled(SMALL_BYTES, &small));
+    }
+    CHECK(!allocates_sampled(SMALL_BYTES, &other));
+    hak_free(small);
+    CHECK(allocates_sampled(SMALL_BYTES, &other));
+    CHECK(!allocates_sampled(SMALL_BYTES, &other));
+    hak_free(large);
+    CHECK(allocates_sampled(SMALL_BYTES, &other));
+    CHECK(!allocates_sampled(SMALL_BYTES, &other));
+    return 0;
+}
+
+static const struct part {
+    const char *name, *option;
+    int (*run)(void);
+} parts[] = {
+    {"intervals", "HAKMEM_GUARD_SAMPLE=20", intervals},
+    {"largest", "HAKMEM_GUARD_SAMPLE=1", largest},
+    {"most", "HAKMEM_GUARD_SAMPLE=1", most},
+};
+
+static struct child child;
+
+static void run(const char *name) {
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        if (strcmp(parts[i].name, name) == 0) {
+            child = (struct child){.program = own_path(),
+                                   .arguments = {name},
+                                   .environment = {"HAKMEM_CHECK=0", parts[i].option}};
+            child_run(&child);
+            assert_child_succeeded(&child);
+            return;
+        }
+    }
+    fail();
+}
+
+static void intervals_are_half_to_one_and_a_half_times_n(void **state) {
+    (void)state;
+    run("intervals");
+}
+
+static void blocks_of_up_to_a_mebibyte_are_sampled(void **state) {
+    (void)state;
+    run("largest");
+}
+
+static void so_many_live_and_not_one_more(void **state) {
+    (void)state;
+    run("most");
+}
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc == 2 && i < COUNT_OF(parts); i++) {
+        if (strcmp(parts[i].name, argv[1]) == 0) {
+            return parts[i].run();
+        }
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intervals_are_half_to_one_and_a_half_times_n),
+        cmocka_unit_test(blocks_of_up_to_a_mebibyte_are_sampled),
+        cmocka_unit_test(so_many_live_and_not_one_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
