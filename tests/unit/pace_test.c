@@ -49,6 +49,15 @@ static void a_thread_that_did_not_run_spent_nothing_meanwhile(void **state) {
     assert_true(hak_pace_take(now_ns + 3 * HAK_PACE_SPENT_NS_MAX, GAP_NS));
 }
 
+static void no_time_spent_puts_nothing_off(void **state) {
+    (void)state;
+    uint64_t now_ns = 4 * FAR_NS;
+    assert_true(hak_pace_take(now_ns, GAP_NS));
+    hak_pace_spend(now_ns + 1, 0, 7);
+    assert_false(hak_pace_take(now_ns + GAP_NS - 1, GAP_NS));
+    assert_true(hak_pace_take(now_ns + GAP_NS, GAP_NS));
+}
+
 #define THREADS 4u
 #define ROUNDS  2000u
 
@@ -56,26 +65,47 @@ static _Atomic unsigned takers[ROUNDS];
 
 static void *take_in_each_round(void *unused) {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (hak_pace_take(4 * FAR_NS + i * GAP_NS, GAP_NS)) {
+        if (hak_pace_take(5 * FAR_NS + i * GAP_NS, GAP_NS)) {
             atomic_fetch_add_explicit(&takers[i], 1, memory_order_relaxed);
         }
     }
     return unused;
 }
 
-static void of_many_threads_one_is_told(void **state) {
-    (void)state;
+static void run_on_threads(void *(*run)(void *)) {
     pthread_t threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++) {
-        CHECK(pthread_create(&threads[i], NULL, take_in_each_round, NULL) == 0);
+        CHECK(pthread_create(&threads[i], NULL, run, NULL) == 0);
     }
     for (unsigned i = 0; i < THREADS; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }
+}
+
+static void of_many_threads_one_is_told(void **state) {
+    (void)state;
+    run_on_threads(take_in_each_round);
     for (unsigned i = 0; i < ROUNDS; i++) {
         assert_in_range(atomic_load(&takers[i]), 0, 1); /* a thread that is ahead leaves rounds to nobody */
     }
     assert_int_equal(atomic_load(&takers[ROUNDS - 1]), 1);
+}
+
+#define SPENDINGS 200000u /* of each thread: so many that some come between */
+
+static void *spend_often(void *unused) {
+    for (unsigned i = 0; i < SPENDINGS; i++) {
+        hak_pace_spend(6 * FAR_NS, 1, 2);
+    }
+    return unused;
+}
+
+static void what_many_threads_spend_is_added_up(void **state) {
+    (void)state;
+    assert_true(hak_pace_take(6 * FAR_NS, 0));
+    run_on_threads(spend_often);
+    assert_false(hak_pace_take(6 * FAR_NS + 2 * THREADS * SPENDINGS - 1, GAP_NS));
+    assert_true(hak_pace_take(6 * FAR_NS + 2 * THREADS * SPENDINGS, GAP_NS));
 }
 
 /* ---- what sampling spends ---- */
@@ -164,7 +194,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_next_block_comes_a_gap_later),
         cmocka_unit_test(time_that_was_spent_puts_the_next_block_off),
         cmocka_unit_test(a_thread_that_did_not_run_spent_nothing_meanwhile),
+        cmocka_unit_test(no_time_spent_puts_nothing_off),
         cmocka_unit_test(of_many_threads_one_is_told),
+        cmocka_unit_test(what_many_threads_spend_is_added_up),
         cmocka_unit_test(allocating_and_freeing_a_sampled_block_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
