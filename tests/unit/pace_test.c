@@ -174,21 +174,54 @@ static int sample_held_up(void) {
     return 0;
 }
 
+#define BLOCKS 4u
+
+/* No more than it took; that is mostly less than what is counted at most. */
+static int sample_undisturbed(void) {
+    void *blocks[BLOCKS];
+    atomic_store(&may_start, true);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = allocate_until_sampled(NULL);
+    }
+    uint64_t due_ns = hak_os_now_ns() + 100 * WAIT_NS;
+    CHECK(hak_pace_take(due_ns, 0));
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        uint64_t start_ns = hak_os_now_ns();
+        hak_free(blocks[i]);
+        due_ns += (hak_os_now_ns() - start_ns) * (EVERY / 16);
+        CHECK(hak_pace_take(due_ns, 0));
+    }
+    return 0;
+}
+
 static struct child child;
 
-static void allocating_and_freeing_a_sampled_block_counts(void **state) {
-    (void)state;
-    REQUIRE_HAK();
+static void run_part(const char *part) {
     child = (struct child){.program = own_path(),
-                           .arguments = {"held_up"},
+                           .arguments = {part},
                            .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=20000"}};
     child_run(&child);
     assert_child_succeeded(&child);
 }
 
+static void allocating_and_freeing_a_sampled_block_counts(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run_part("held_up");
+}
+
+static void what_it_took_counts(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run_part("undisturbed");
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "held_up") == 0) {
         return sample_held_up();
+    }
+    if (argc == 2 && strcmp(argv[1], "undisturbed") == 0) {
+        return sample_undisturbed();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_block_comes_a_gap_later),
@@ -198,6 +231,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(of_many_threads_one_is_told),
         cmocka_unit_test(what_many_threads_spend_is_added_up),
         cmocka_unit_test(allocating_and_freeing_a_sampled_block_counts),
+        cmocka_unit_test(what_it_took_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

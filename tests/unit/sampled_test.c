@@ -1,11 +1,14 @@
 /*
  * sampled_test.c - which allocations guard sampling takes, to the one: how many pass between two, how large a
- * sampled block may be, and how many live at a time.
+ * sampled block may be and where it lies, and how many live at a time.
  *
  * Each test is a program of its own, whose only allocations of hakmem's are the test's.
  */
+#include "base/bits.h"
 #include "hakmem.h"
+#include "heap/front.h"
 #include "meta/registry.h"
+#include "os/os.h"
 #include "support/child.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -48,6 +51,31 @@ static int intervals(void) {
     return 0;
 }
 
+/* In exact counting each allocation asks whether it is its turn, not those alone whose turn it is. */
+static int intervals_of_metered(void) {
+    hak_front_set_modes(hak_front_modes() | HAK_FRONT_METERED, 0);
+    return intervals();
+}
+
+/* At the end of a page, as far as the largest power of two that divides the size, and is an alignment,
+ * allows. */
+static int at_end_of_page(void) {
+    static const struct {
+        size_t bytes, align;
+    } cases[] = {{0, 16}, {1, 16}, {16, 16}, {50, 16}, {96, 32}, {4096, 4096}, {5 * 1024, 1024}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        void *block;
+        while (!allocates_sampled(cases[i].bytes, &block)) {
+            hak_free(block);
+        }
+        uintptr_t end = (uintptr_t)block + (cases[i].bytes == 0 ? 1 : cases[i].bytes);
+        CHECK((uintptr_t)block % cases[i].align == 0);
+        CHECK(hak_round_up(end, hak_os_page_bytes()) - end < cases[i].align);
+        hak_free(block);
+    }
+    return 0;
+}
+
 /* The first that is larger leaves its turn to the one after it. */
 static int largest(void) {
     CHECK(would_be_sampled(SMALL_BYTES));
@@ -81,6 +109,8 @@ static const struct part {
     int (*run)(void);
 } parts[] = {
     {"intervals", "HAKMEM_GUARD_SAMPLE=20", intervals},
+    {"intervals_of_metered", "HAKMEM_GUARD_SAMPLE=20", intervals_of_metered},
+    {"at_end_of_page", "HAKMEM_GUARD_SAMPLE=20", at_end_of_page},
     {"largest", "HAKMEM_GUARD_SAMPLE=1", largest},
     {"most", "HAKMEM_GUARD_SAMPLE=1", most},
 };
@@ -104,6 +134,12 @@ static void run(const char *name) {
 static void intervals_are_half_to_one_and_a_half_times_n(void **state) {
     (void)state;
     run("intervals");
+    run("intervals_of_metered");
+}
+
+static void a_sampled_block_lies_at_the_end_of_a_page(void **state) {
+    (void)state;
+    run("at_end_of_page");
 }
 
 static void blocks_of_up_to_a_mebibyte_are_sampled(void **state) {
@@ -124,6 +160,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intervals_are_half_to_one_and_a_half_times_n),
+        cmocka_unit_test(a_sampled_block_lies_at_the_end_of_a_page),
         cmocka_unit_test(blocks_of_up_to_a_mebibyte_are_sampled),
         cmocka_unit_test(so_many_live_and_not_one_more),
     };
