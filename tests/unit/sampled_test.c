@@ -1,10 +1,11 @@
 /*
  * sampled_test.c - which allocations guard sampling takes, to the one: how many pass between two, how large a
- * sampled block may be and where it lies, and how many live at a time.
+ * sampled block may be and where it lies, what realloc does with it, and how many live at a time.
  *
  * Each test is a program of its own, whose only allocations of hakmem's are the test's.
  */
 #include "base/bits.h"
+#include "check/slots.h"
 #include "hakmem.h"
 #include "heap/front.h"
 #include "meta/registry.h"
@@ -85,6 +86,24 @@ static int largest(void) {
     return 0;
 }
 
+/* One of the same size stays; else its contents move, as far as there is room, and it is freed. */
+static int reallocated(void) {
+    void *block;
+    CHECK(allocates_sampled(SMALL_BYTES, &block));
+    memset(block, 'x', SMALL_BYTES);
+    CHECK(hak_realloc(block, SMALL_BYTES) == block);
+    for (size_t bytes = SMALL_BYTES + 1; bytes >= SMALL_BYTES - 1; bytes -= 2) {
+        char *moved = hak_realloc(block, bytes);
+        CHECK(moved != NULL && moved != block && !hak_owns(block));
+        for (size_t i = 0; i < SMALL_BYTES - 1; i++) {
+            CHECK(moved[i] == 'x');
+        }
+        CHECK(hak_slots_live() == 1);
+        block = moved;
+    }
+    return 0;
+}
+
 #define LIVE_MAX 8192u /* README, "Guard sampling" */
 
 /* Those without a slot count as well. */
@@ -111,6 +130,7 @@ static const struct part {
     {"intervals", "HAKMEM_GUARD_SAMPLE=20", intervals},
     {"intervals_of_metered", "HAKMEM_GUARD_SAMPLE=20", intervals_of_metered},
     {"at_end_of_page", "HAKMEM_GUARD_SAMPLE=20", at_end_of_page},
+    {"reallocated", "HAKMEM_GUARD_SAMPLE=1", reallocated},
     {"largest", "HAKMEM_GUARD_SAMPLE=1", largest},
     {"most", "HAKMEM_GUARD_SAMPLE=1", most},
 };
@@ -142,6 +162,11 @@ static void a_sampled_block_lies_at_the_end_of_a_page(void **state) {
     run("at_end_of_page");
 }
 
+static void realloc_moves_a_sampled_block(void **state) {
+    (void)state;
+    run("reallocated");
+}
+
 static void blocks_of_up_to_a_mebibyte_are_sampled(void **state) {
     (void)state;
     run("largest");
@@ -161,6 +186,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intervals_are_half_to_one_and_a_half_times_n),
         cmocka_unit_test(a_sampled_block_lies_at_the_end_of_a_page),
+        cmocka_unit_test(realloc_moves_a_sampled_block),
         cmocka_unit_test(blocks_of_up_to_a_mebibyte_are_sampled),
         cmocka_unit_test(so_many_live_and_not_one_more),
     };
