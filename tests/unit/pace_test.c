@@ -167,7 +167,7 @@ static void *run_held_up(void *(*run)(void *), void *argument, uint64_t due_ns) 
 static int sample_held_up(void) {
     CHECK(hak_options.guard_sample == EVERY);
     void *block = run_held_up(allocate_until_sampled, NULL, 0);
-    uint64_t due_ns = hak_os_now_ns() + 100 * WAIT_NS;
+    uint64_t due_ns = hak_os_now_ns() + FAR_NS;
     CHECK(hak_pace_take(due_ns, 0));
     run_held_up(free_it, block, due_ns);
     CHECK(hak_pace_take(due_ns + WAIT_NS, 0)); /* and no longer than that */
@@ -183,7 +183,7 @@ static int sample_undisturbed(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         blocks[i] = allocate_until_sampled(NULL);
     }
-    uint64_t due_ns = hak_os_now_ns() + 100 * WAIT_NS;
+    uint64_t due_ns = hak_os_now_ns() + FAR_NS;
     CHECK(hak_pace_take(due_ns, 0));
     for (unsigned i = 0; i < BLOCKS; i++) {
         uint64_t start_ns = hak_os_now_ns();
