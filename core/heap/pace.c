@@ -15,7 +15,8 @@ bool hak_pace_take(uint64_t now_ns, uint64_t gap_ns) {
 void hak_pace_spend(uint64_t now_ns, uint64_t spent_ns, uint64_t times) {
     uint64_t wait_ns = (spent_ns < HAK_PACE_SPENT_NS_MAX ? spent_ns : HAK_PACE_SPENT_NS_MAX) * times;
     uint64_t due = hak_atomic_load_relaxed(&due_ns); /* relaxed: the swap decides */
-    while (!hak_atomic_cas_relaxed(&due_ns, &due, (due > now_ns ? due : now_ns) + wait_ns)) { /* relaxed: as
-                                                                                                 above */
-    }
+    uint64_t next;
+    do {
+        next = (due > now_ns ? due : now_ns) + wait_ns;
+    } while (!hak_atomic_cas_relaxed(&due_ns, &due, next)); /* relaxed: it orders nothing */
 }

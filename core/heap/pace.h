@@ -11,9 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HAK_PACE_SPENT_NS_MAX                                                                                \
-    UINT64_C(200000) /* more than that counts as that: the thread was not running                            \
-                      */
+/* More time than that on one block counts as that: the thread was not running. */
+#define HAK_PACE_SPENT_NS_MAX UINT64_C(200000)
 
 /*
  * Whether a block may be taken at `now_ns`. If so the next may be from `gap_ns` on, and the caller is the

@@ -17,7 +17,7 @@
 #define SAMPLED_LIVE_MAX  8192u /* each is two kernel mappings, of 65 530 that a process may have */
 #define SPACED_FROM       1000u /* allocations: from this option's value on */
 #define SPACING_NS        500u  /* of time for each allocation of the interval, at least */
-#define SPENT_SHARE       16u /* the time that must go by is what was spent times the interval, divided by this */
+#define SPENT_SHARE       16u /* allocations of the interval, for each of which what was spent goes by once */
 #define CHANCE_MULTIPLIER UINT64_C(0xD1342543DE82EF95)
 #define CHANCE_SHIFT      32
 

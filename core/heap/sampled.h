@@ -27,7 +27,7 @@ HAK_INLINE bool hak_sampled_passes(void) {
  */
 void *hak_sampled_alloc(struct heap *heap, size_t bytes);
 
-/* Frees a sampled block, which may not be one, or ends the program with a report. */
+/* free of what may be a sampled block: frees it, or ends the program with a report. */
 void hak_sampled_free(void *block, const char *function);
 
 /* realloc of a sampled block. */

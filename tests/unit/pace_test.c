@@ -15,9 +15,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define FAR_NS                                                                                               \
-    UINT64_C(1000000000000000000) /* later than any clock here; each test starts at another one              \
-                                   */
+/* Later than any clock here; each test starts at another one. */
+#define FAR_NS UINT64_C(1000000000000000000)
 #define GAP_NS UINT64_C(500)
 
 static void the_next_block_comes_a_gap_later(void **state) {
