@@ -53,8 +53,8 @@
 #define HAK_ADDRESS_BITS 48u
 #endif
 
-/* No object is larger than this (ISO C: pointer differences must be representable). */
-#define HAK_BLOCK_BYTES_MAX ((size_t)PTRDIFF_MAX)
+/* No object is larger than this: there are no more addresses, and giving caches back would not help. */
+#define HAK_BLOCK_BYTES_MAX ((size_t)1 << HAK_ADDRESS_BITS)
 
 /*
  * Header values. LIVE is HAK_HEADER_LIVE + class. Who may change which into which: core/README.md, "the

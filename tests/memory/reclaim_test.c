@@ -202,6 +202,30 @@ static void slabs_that_a_sleeping_thread_fetched_ahead_give_way(void **state) {
     }
 }
 
+/* More than there are addresses: nothing that is kept would help. */
+static int ask_for_the_impossible(void *unused) {
+    (void)unused;
+    void *block = malloc(64);
+    keep(64, false);
+    size_t cached_bytes = stats_now().cached_bytes;
+    CHECK(block != NULL && cached_bytes != 0);
+    for (unsigned bits = 48; bits < 64; bits++) {
+        size_t bytes = ((size_t)1 << bits) + 1;
+        CHECK(launder(malloc(bytes)) == NULL && errno == ENOMEM);
+        CHECK(launder(calloc(2, bytes / 2 + 1)) == NULL && errno == ENOMEM);
+        CHECK(launder(realloc(block, bytes)) == NULL && errno == ENOMEM);
+        CHECK(launder(memalign(4096, bytes)) == NULL && errno == ENOMEM);
+    }
+    CHECK(stats_now().cached_bytes == cached_bytes);
+    return 0;
+}
+
+static void what_cannot_be_had_costs_no_cache(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_function_succeeds(ask_for_the_impossible);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slabs_give_way_to_a_large_block),
@@ -212,6 +236,7 @@ int main(void) {
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way),
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way_to_small_blocks),
         cmocka_unit_test(slabs_that_a_sleeping_thread_fetched_ahead_give_way),
+        cmocka_unit_test(what_cannot_be_had_costs_no_cache),
     };
     return cmocka_run_group_tests_name("reclaim", tests, NULL, heap_is_sound);
 }
