@@ -137,8 +137,8 @@ static bool apply(struct hak_options *options, const struct hak_setting *setting
 
 /* ---- the environment -------------------------------------------------------------------------------- */
 
-/* Finds the index of the setting's name among the row's; false when it is none of them. */
-static bool is_of_row(struct hak_setting *setting, const struct hak_option_row *row) {
+/* Finds the setting's name among the row's; false when it is none of them. */
+static bool look_up_in(struct hak_setting *setting, const struct hak_option_row *row) {
     for (unsigned index = 0; index < row->count; index++) {
         char name[HAK_OPTION_NAME_BYTES];
         hak_option_name(row, index, name);
@@ -158,7 +158,7 @@ static void look_up(struct hak_setting *setting) {
         const struct hak_option_row *row = &hak_option_rows[i];
         size_t bytes = strlen(row->name);
         if (bytes <= setting->name_bytes && memcmp(setting->name, row->name, bytes) == 0 &&
-            is_of_row(setting, row)) {
+            look_up_in(setting, row)) {
             return;
         }
     }

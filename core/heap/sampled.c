@@ -49,8 +49,8 @@ static bool is_paced(void) {
 
 /* Since `start_ns`, a block of the process was sampled or one such freed. */
 static void spend_since(uint64_t start_ns) {
-    uint64_t now_ns = hak_os_now_ns();
     if (is_paced()) {
+        uint64_t now_ns = hak_os_now_ns();
         hak_pace_spend(now_ns, now_ns - start_ns, hak_options.guard_sample / SPENT_SHARE);
     }
 }

@@ -15,8 +15,6 @@
 
 #define ALLOCATIONS 100000u
 
-static struct child child;
-
 /* A sampled block is as large as was asked for, to the byte; a class has no such size. */
 #define SMALL_BYTES 50u
 #define LARGE_BYTES 100001u
@@ -135,23 +133,16 @@ static int run_kind(const char *name) {
     return 1;
 }
 
-/* This program with such an argument: a part of it that main() knows. */
-static void run(const char *part, const char *option) {
-    child =
-        (struct child){.program = own_path(), .arguments = {part}, .environment = {"HAKMEM_CHECK=0", option}};
-    child_run(&child);
-    assert_child_succeeded(&child);
-}
-
 /* Intervals are from half to one and a half times N: of 250 the mean is within 2 % of N as a rule. */
 static void one_of_n_allocations_is_sampled(void **state) {
     (void)state;
     REQUIRE_HAK();
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        run(kinds[i].name, "HAKMEM_GUARD_SAMPLE=20");
-        run(kinds[i].name, "HAKMEM_GUARD_SAMPLE=100");
+        assert_part_succeeds(kinds[i].name, "HAKMEM_GUARD_SAMPLE=20");
+        assert_part_succeeds(kinds[i].name, "HAKMEM_GUARD_SAMPLE=100");
     }
-    run("malloc_and_free", "HAKMEM_GUARD_SAMPLE=999"); /* from 1000 on time goes by between two */
+    /* From 1000 on time goes by between two. */
+    assert_part_succeeds("malloc_and_free", "HAKMEM_GUARD_SAMPLE=999");
 }
 
 static uint64_t now_ns(void) {
@@ -224,7 +215,7 @@ static int look_at_spaces(void) {
 static void samples_have_time_between_them(void **state) {
     (void)state;
     REQUIRE_HAK();
-    run("spaced", "HAKMEM_GUARD_SAMPLE=1000");
+    assert_part_succeeds("spaced", "HAKMEM_GUARD_SAMPLE=1000");
 }
 
 #define LIVE_MAX 8192u /* README, "Guard sampling" */
@@ -238,14 +229,14 @@ static int keep_many(void) {
 static void so_many_live_at_a_time_and_no_more(void **state) {
     (void)state;
     REQUIRE_HAK();
-    run("many", "HAKMEM_GUARD_SAMPLE=1");
+    assert_part_succeeds("many", "HAKMEM_GUARD_SAMPLE=1");
 }
 
 /* No thread starts where its turn is. */
 static void few_allocations_are_not_sampled(void **state) {
     (void)state;
     REQUIRE_HAK();
-    run("few", "HAKMEM_GUARD_SAMPLE=1000000");
+    assert_part_succeeds("few", "HAKMEM_GUARD_SAMPLE=1000000");
 }
 
 int main(int argc, char **argv) {

@@ -152,6 +152,14 @@ void assert_function_succeeds(int (*function)(void *context)) {
     assert_child_succeeded(&child);
 }
 
+void assert_part_succeeds(const char *part, const char *setting) {
+    static struct child child;
+    child = (struct child){
+        .program = own_path(), .arguments = {part}, .environment = {"HAKMEM_CHECK=0", setting}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
 const char *own_path(void) {
     static char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);

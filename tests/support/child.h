@@ -53,6 +53,12 @@ void assert_child_succeeded(const struct child *child);
 /* cmocka: the same for a function that is called in a child of its own. */
 void assert_function_succeeds(int (*function)(void *context));
 
+/*
+ * cmocka: the same for a part of this program that its main() knows by that argument: a process of its own,
+ * in ordinary mode, with one setting of its environment.
+ */
+void assert_part_succeeds(const char *part, const char *setting);
+
 /* Path of the running program, and of a file beside it (static buffers). */
 const char *own_path(void);
 const char *path_beside(const char *name);

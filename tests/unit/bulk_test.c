@@ -22,9 +22,9 @@
 #define BLOCK_BYTES 500u
 #define OTHER_BYTES 900u
 #define CALLS_MAX   16u
-#define ROOM_PERCENT                                                                                         \
-    120u /* of the heap: what it takes with metadata and the table of blocks, and some air                   \
-          */
+
+/* Of the heap: what it takes with metadata and the table of blocks, and some air. */
+#define ROOM_PERCENT 120u
 
 static atomic_uint calls; /* of the operation under way */
 static atomic_size_t given_bytes;

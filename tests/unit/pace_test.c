@@ -193,26 +193,18 @@ static int sample_undisturbed(void) {
     return 0;
 }
 
-static struct child child;
-
-static void run_part(const char *part) {
-    child = (struct child){.program = own_path(),
-                           .arguments = {part},
-                           .environment = {"HAKMEM_CHECK=0", "HAKMEM_GUARD_SAMPLE=20000"}};
-    child_run(&child);
-    assert_child_succeeded(&child);
-}
+#define SETTING "HAKMEM_GUARD_SAMPLE=20000" /* EVERY */
 
 static void allocating_and_freeing_a_sampled_block_counts(void **state) {
     (void)state;
     REQUIRE_HAK();
-    run_part("held_up");
+    assert_part_succeeds("held_up", SETTING);
 }
 
 static void what_it_took_counts(void **state) {
     (void)state;
     REQUIRE_HAK();
-    run_part("undisturbed");
+    assert_part_succeeds("undisturbed", SETTING);
 }
 
 int main(int argc, char **argv) {

@@ -124,57 +124,41 @@ static int most(void) {
 }
 
 static const struct part {
-    const char *name, *option;
+    const char *name;
     int (*run)(void);
 } parts[] = {
-    {"intervals", "HAKMEM_GUARD_SAMPLE=20", intervals},
-    {"intervals_of_metered", "HAKMEM_GUARD_SAMPLE=20", intervals_of_metered},
-    {"at_end_of_page", "HAKMEM_GUARD_SAMPLE=20", at_end_of_page},
-    {"reallocated", "HAKMEM_GUARD_SAMPLE=1", reallocated},
-    {"largest", "HAKMEM_GUARD_SAMPLE=1", largest},
-    {"most", "HAKMEM_GUARD_SAMPLE=1", most},
+    {"intervals", intervals},
+    {"intervals_of_metered", intervals_of_metered},
+    {"at_end_of_page", at_end_of_page},
+    {"reallocated", reallocated},
+    {"largest", largest},
+    {"most", most},
 };
-
-static struct child child;
-
-static void run(const char *name) {
-    for (size_t i = 0; i < COUNT_OF(parts); i++) {
-        if (strcmp(parts[i].name, name) == 0) {
-            child = (struct child){.program = own_path(),
-                                   .arguments = {name},
-                                   .environment = {"HAKMEM_CHECK=0", parts[i].option}};
-            child_run(&child);
-            assert_child_succeeded(&child);
-            return;
-        }
-    }
-    fail();
-}
 
 static void intervals_are_half_to_one_and_a_half_times_n(void **state) {
     (void)state;
-    run("intervals");
-    run("intervals_of_metered");
+    assert_part_succeeds("intervals", "HAKMEM_GUARD_SAMPLE=20");
+    assert_part_succeeds("intervals_of_metered", "HAKMEM_GUARD_SAMPLE=20");
 }
 
 static void a_sampled_block_lies_at_the_end_of_a_page(void **state) {
     (void)state;
-    run("at_end_of_page");
+    assert_part_succeeds("at_end_of_page", "HAKMEM_GUARD_SAMPLE=20");
 }
 
 static void realloc_moves_a_sampled_block(void **state) {
     (void)state;
-    run("reallocated");
+    assert_part_succeeds("reallocated", "HAKMEM_GUARD_SAMPLE=1");
 }
 
 static void blocks_of_up_to_a_mebibyte_are_sampled(void **state) {
     (void)state;
-    run("largest");
+    assert_part_succeeds("largest", "HAKMEM_GUARD_SAMPLE=1");
 }
 
 static void so_many_live_and_not_one_more(void **state) {
     (void)state;
-    run("most");
+    assert_part_succeeds("most", "HAKMEM_GUARD_SAMPLE=1");
 }
 
 int main(int argc, char **argv) {
