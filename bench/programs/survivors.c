@@ -8,6 +8,7 @@
 //   arenas    python: 256 KiB arenas for small objects beside blocks of 512 B to 8 KiB; most of both end
 //   requests  a server: each request allocates 16 B - 32 KiB and frees all but a session object
 //   threads   workers that end one after another and leave one block in twenty behind
+//   loader    a thread loads a store of blocks of 16-512 bytes and sleeps; a worker replaces nine in ten
 // The working set is in KiB of live blocks at the peak, about. One op is one malloc or free. At the end: live
 // bytes as requested, RSS, and RSS per live byte (1 would be perfect); the program's own table is not
 // counted.
@@ -18,10 +19,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum mode { REDIS, DEFRAG, PHASES, SLABCACHE, ARENAS, REQUESTS, THREADS };
+enum mode { REDIS, DEFRAG, PHASES, SLABCACHE, ARENAS, REQUESTS, THREADS, LOADER };
 
-static const char *const modes[] = {"redis",  "defrag",   "phases",  "slabcache",
-                                    "arenas", "requests", "threads", NULL};
+static const char *const modes[] = {"redis",    "defrag",  "phases", "slabcache", "arenas",
+                                    "requests", "threads", "loader", NULL};
 
 // Slots of blocks, live ones counted. The program is one thread at a time.
 static struct {
@@ -185,6 +186,25 @@ static void threads(void) {
     }
 }
 
+static void *replace(void *loaded) {
+    uint32_t end = *(uint32_t *)loaded;
+    thin_out(0, end, 10);
+    fill(0, 16, 512);
+    for (uint32_t i = 0; i < end; i++) {
+        put(rng_below(&heap.rng, end), rng_between(&heap.rng, 16, 512));
+    }
+    return NULL;
+}
+
+static void loader(void) {
+    uint32_t end = fill(0, 16, 512);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, replace, &end) != 0) {
+        bench_die_system("pthread_create failed");
+    }
+    pthread_join(thread, NULL);
+}
+
 static void run(enum mode mode) {
     switch (mode) {
     case REDIS:
@@ -208,6 +228,9 @@ static void run(enum mode mode) {
         break;
     case THREADS:
         threads();
+        break;
+    case LOADER:
+        loader();
         break;
     }
 }

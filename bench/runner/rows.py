@@ -181,7 +181,7 @@ def _memory() -> List[Row]:
         Row("fragment", "fragment", 1000000, 40000, is_grown=False, lines=TIME + (per_live,)),
         *(
             Row(f"survivors {mode}", "survivors", 1, 65536, mode=mode, lines=(per_live,), **_NO_TIME)
-            for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads")
+            for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads", "loader")
         ),
         replace(idle, seconds=2, sets="qb", lines=(freed, after_2s)),
         replace(idle, seconds=14, sets="f", lines=(freed, after_2s, after_14s)),

@@ -31,7 +31,7 @@ VARIANTS = {
     "fragment": [[]],
     "survivors": [
         [f"--mode={mode}"]
-        for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads")
+        for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads", "loader")
     ],
     "idle_return": [["--seconds=0"]],
     "idle_threads": [[]],

@@ -28,7 +28,7 @@ void hak_sampled_start(void) {
 /* From half to one and a half times the option's, so that no program's own rhythm meets it. */
 static int64_t next_interval(struct heap *heap) {
     struct sampling *sampling = &heap->sampling;
-    sampling->chance = sampling->chance * CHANCE_MULTIPLIER + (uintptr_t)heap + 1;
+    sampling->chance = (sampling->chance + (uintptr_t)heap + 1) * CHANCE_MULTIPLIER;
     uint64_t every = hak_options.guard_sample;
     uint64_t half = every / 2;
     return (int64_t)(every - half + (sampling->chance >> CHANCE_SHIFT) % (2 * half + 1));

@@ -2,6 +2,7 @@
  * supply.c - see supply.h.
  */
 #include "heap/supply.h"
+#include "heap/sleepers.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
 #include "slab/purge.h"
@@ -63,6 +64,7 @@ static void keep_warm(struct heap *heap, struct slab *slab) {
 /* Takes up slabs with remote frees; returns one of the class, leased, if there was one. */
 static struct slab *drain_remote(struct heap *heap, unsigned class_idx) {
     struct slab *found = NULL;
+    hak_sleepers_note_awake(heap);
     for (unsigned i = 0; i < DRAIN_SLABS_MAX; i++) {
         struct slab *slab = hak_slab_list_pop(&heap->remote);
         if (slab == NULL) {
@@ -79,6 +81,7 @@ static struct slab *drain_remote(struct heap *heap, unsigned class_idx) {
 
 void hak_supply_drain_remote(struct heap *heap) {
     struct slab *slab;
+    hak_sleepers_note_awake(heap);
     while ((slab = hak_slab_list_pop(&heap->remote)) != NULL) {
         keep_warm(heap, slab);
     }
@@ -129,6 +132,9 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
  */
 static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool may_be_new) {
     struct slab *slab = hak_orphans_pop(class_idx, heap->id);
+    if (slab == NULL && may_be_new && hak_sleepers_hand_on(heap)) {
+        slab = hak_orphans_pop(class_idx, heap->id);
+    }
     if (slab != NULL) {
         note_foreign_frees(heap, class_idx, slab);
         if (!heap->classes[class_idx].exports) {

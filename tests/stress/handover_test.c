@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #define QUEUE_SLOTS 512u
 
@@ -204,11 +205,68 @@ static void blocks_outlive_their_threads(void **state) {
     }
 }
 
+static void nap(unsigned ms) {
+    struct timespec duration = {.tv_nsec = ms * 1000 * 1000};
+    (void)nanosleep(&duration, NULL);
+}
+
+#define SLEEP_MS 15u /* longer than slabs wait for their owner */
+#define SLEEPS   3u
+#define PAUSE_MS 5u
+#define PAUSES   10u
+
+/* Replaces most of what the thread that made it, asleep meanwhile, left in these slots. */
+static void *take_over(void *context) {
+    static const struct load load = {8, 2500, 16, 0, 4};
+    struct slot *slots = context;
+    struct rng rng = rng_seeded(atomic_fetch_add(&next_seed, 1));
+    for (size_t i = 0; i < LEGACY_SLOTS; i++) {
+        if (i % 8 != 0) {
+            slot_clear(&slots[i]);
+        }
+    }
+    for (size_t i = 0; i < LEGACY_SLOTS; i++) {
+        if (i % (LEGACY_SLOTS / PAUSES) == 0) {
+            nap(PAUSE_MS);
+        }
+        if (i % 8 != 0) {
+            CHECK(slot_fill(&slots[i], &load, &rng));
+        }
+    }
+    return NULL;
+}
+
+/* Slabs of a sleeper are handed on, at any moment of its waking up and working too. */
+static void sleepers_slabs_are_handed_on(void **state) {
+    (void)state;
+    enum { HEIRS = 3 };
+    static struct slot legacies[HEIRS + 1][LEGACY_SLOTS];
+    for (unsigned round = 0; round < 4 * test_scale(); round++) {
+        pthread_t heirs[HEIRS];
+        for (unsigned i = 0; i < HEIRS; i++) {
+            (void)leave_a_legacy(legacies[i]);
+            assert_int_equal(pthread_create(&heirs[i], NULL, take_over, legacies[i]), 0);
+        }
+        for (unsigned i = 0; i < SLEEPS; i++) {
+            nap(SLEEP_MS);
+            (void)leave_a_legacy(legacies[HEIRS]);
+            slots_clear(legacies[HEIRS], LEGACY_SLOTS);
+        }
+        for (unsigned i = 0; i < HEIRS; i++) {
+            assert_int_equal(pthread_join(heirs[i], NULL), 0);
+            slots_check_overlap(legacies[i], LEGACY_SLOTS);
+            slots_clear(legacies[i], LEGACY_SLOTS);
+        }
+        check_heap();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_producer_one_consumer),          cmocka_unit_test(one_producer_four_consumers),
         cmocka_unit_test(four_producers_one_consumer),        cmocka_unit_test(four_producers_four_consumers),
         cmocka_unit_test(workers_replace_each_others_blocks), cmocka_unit_test(blocks_outlive_their_threads),
+        cmocka_unit_test(sleepers_slabs_are_handed_on),
     };
     return cmocka_run_group_tests_name("handover", tests, NULL, heap_is_sound);
 }

@@ -10,11 +10,9 @@
 #include "heap/supply.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
+#include "support/stepper.h"
 #include "support/target.h"
 #include "support/test.h"
-
-#include <pthread.h>
-#include <semaphore.h>
 
 #define BLOCK_BYTES 512u
 #define BLOCKS      100u /* of a turn: less than a slab has */
@@ -22,45 +20,31 @@
 #define PRODUCERS   4u
 
 struct producer {
-    pthread_t thread;
-    sem_t may_work, has_worked;
-    void (*work)(void); /* NULL: end */
+    struct stepper stepper;
     struct heap *heap;
 };
 
 static struct producer producers[PRODUCERS];
 static void *blocks[BLOCKS];
 static unsigned row_of_growth; /* refills without a spill */
+static struct heap *heap_of_step;
 
-static void *run_producer(void *context) {
-    struct producer *producer = context;
-    producer->heap = hak_heap_attach();
-    for (;;) {
-        CHECK(sem_post(&producer->has_worked) == 0);
-        while (sem_wait(&producer->may_work) != 0) {
-        }
-        if (producer->work == NULL) {
-            return NULL;
-        }
-        producer->work();
-    }
+static void attach(void) {
+    heap_of_step = hak_heap_attach();
 }
 
 static void start(struct producer *producer) {
-    CHECK(sem_init(&producer->may_work, 0, 0) == 0 && sem_init(&producer->has_worked, 0, 0) == 0);
-    CHECK(pthread_create(&producer->thread, NULL, run_producer, producer) == 0);
-    CHECK(sem_wait(&producer->has_worked) == 0);
+    stepper_start(&producer->stepper);
+    stepper_do(&producer->stepper, attach);
+    producer->heap = heap_of_step;
 }
 
 static void let_work(struct producer *producer, void (*work)(void)) {
-    producer->work = work;
-    CHECK(sem_post(&producer->may_work) == 0);
-    if (work != NULL) {
-        CHECK(sem_wait(&producer->has_worked) == 0);
-        return;
-    }
-    CHECK(pthread_join(producer->thread, NULL) == 0);
-    CHECK(sem_destroy(&producer->may_work) == 0 && sem_destroy(&producer->has_worked) == 0);
+    stepper_do(&producer->stepper, work);
+}
+
+static void end(struct producer *producer) {
+    stepper_end(&producer->stepper);
 }
 
 static void allocate(void) {
@@ -137,7 +121,7 @@ static void what_others_free_is_exported_until_a_spill(void **state) {
     assert_false(hak_supply_shares(producer->heap, class_of_test())); /* nobody else does */
     let_work(producer, grow_and_free_all);
     assert_false(exports(producer));
-    let_work(producer, NULL);
+    end(producer);
 }
 
 static void a_thread_that_frees_its_own_blocks_exports_nothing(void **state) {
@@ -151,7 +135,7 @@ static void a_thread_that_frees_its_own_blocks_exports_nothing(void **state) {
     let_work(producer, grow_and_free_all);
     assert_true(row_of_growth > 8);
     assert_false(exports(producer));
-    let_work(producer, NULL);
+    end(producer);
 }
 
 static void producers_that_take_turns_share_slabs(void **state) {
@@ -170,11 +154,11 @@ static void producers_that_take_turns_share_slabs(void **state) {
     /* One that they take from, and one more that was not empty when that was. */
     assert_in_range(slabs_now() - before, 1, 2);
     for (unsigned p = 1; p < PRODUCERS; p++) {
-        let_work(&producers[p], NULL);
+        end(&producers[p]);
     }
     assert_true(exports(&producers[0]));
     assert_false(hak_supply_shares(producers[0].heap, class_of_test())); /* the others have ended */
-    let_work(&producers[0], NULL);
+    end(&producers[0]);
 }
 
 /* They share slabs, but neither takes those of the other while there are blocks in its own. */
@@ -193,8 +177,8 @@ static void producers_take_from_slabs_of_their_own_side_first(void **state) {
         assert_true(are_of_side(producer));
         end_turn();
     }
-    let_work(&producers[0], NULL);
-    let_work(&producers[1], NULL);
+    end(&producers[0]);
+    end(&producers[1]);
 }
 
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)

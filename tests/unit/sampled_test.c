@@ -14,6 +14,7 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #define SMALL_BYTES 50u
@@ -49,6 +50,36 @@ static int intervals(void) {
     for (unsigned interval = 1; interval <= EVERY * 2; interval++) {
         CHECK((times[interval] != 0) == (interval >= EVERY / 2 && interval <= EVERY + EVERY / 2));
     }
+    return 0;
+}
+
+#define THREADS 16u
+
+/* The number of allocations of this thread up to its first sampled one. Keeps its heap until all have one. */
+static void *count_to_first(void *all_done) {
+    uintptr_t count = 1;
+    while (!would_be_sampled(SMALL_BYTES)) {
+        count++;
+    }
+    (void)pthread_barrier_wait(all_done);
+    return (void *)count;
+}
+
+/* Threads that do the same at the same time do not all sample the same. By chance once in 10^21 runs. */
+static int first_intervals(void) {
+    pthread_barrier_t all_done;
+    pthread_t threads[THREADS];
+    void *counts[THREADS];
+    CHECK(pthread_barrier_init(&all_done, NULL, THREADS) == 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, count_to_first, &all_done) == 0);
+    }
+    bool differ = false;
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], &counts[i]) == 0);
+        differ = differ || counts[i] != counts[0];
+    }
+    CHECK(differ);
     return 0;
 }
 
@@ -129,6 +160,7 @@ static const struct part {
 } parts[] = {
     {"intervals", intervals},
     {"intervals_of_metered", intervals_of_metered},
+    {"first_intervals", first_intervals},
     {"at_end_of_page", at_end_of_page},
     {"reallocated", reallocated},
     {"largest", largest},
@@ -139,6 +171,11 @@ static void intervals_are_half_to_one_and_a_half_times_n(void **state) {
     (void)state;
     assert_part_succeeds("intervals", "HAKMEM_GUARD_SAMPLE=20");
     assert_part_succeeds("intervals_of_metered", "HAKMEM_GUARD_SAMPLE=20");
+}
+
+static void threads_begin_with_intervals_of_their_own(void **state) {
+    (void)state;
+    assert_part_succeeds("first_intervals", "HAKMEM_GUARD_SAMPLE=40");
 }
 
 static void a_sampled_block_lies_at_the_end_of_a_page(void **state) {
@@ -169,6 +206,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intervals_are_half_to_one_and_a_half_times_n),
+        cmocka_unit_test(threads_begin_with_intervals_of_their_own),
         cmocka_unit_test(a_sampled_block_lies_at_the_end_of_a_page),
         cmocka_unit_test(realloc_moves_a_sampled_block),
         cmocka_unit_test(blocks_of_up_to_a_mebibyte_are_sampled),

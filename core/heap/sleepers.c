@@ -1,0 +1,50 @@
+/*
+ * sleepers.c - see sleepers.h.
+ */
+#include "heap/sleepers.h"
+#include "os/os.h"
+#include "slab/orphans.h"
+
+#define LOOKS_MAX   16u /* heaps that one visit looks at */
+#define HAND_ON_MAX 16u /* slabs that it hands on */
+#define ASLEEP_MS   10u /* that slabs wait: an owner who works takes them up far sooner */
+
+/* Whether the list waits for long. Who is the first to see it wait notes when that was. */
+static bool is_asleep(struct heap *heap, uint64_t now_ms) {
+    /* relaxed: a hint; two who note it at a time note the same */
+    uint64_t since_ms = hak_atomic_load_relaxed(&heap->remote_waits_since_ms);
+    if (since_ms == 0) {
+        hak_atomic_store_relaxed(&heap->remote_waits_since_ms, now_ms); /* relaxed: as above */
+        return false;
+    }
+    return now_ms >= since_ms + ASLEEP_MS;
+}
+
+static unsigned hand_on(struct heap *sleeper, unsigned slabs_max) {
+    unsigned slabs = 0;
+    struct slab *slab;
+    while (slabs < slabs_max && (slab = hak_slab_list_pop(&sleeper->remote)) != NULL) {
+        hak_heap_handle_event(slab, hak_orphans_push(slab), NULL);
+        slabs++;
+    }
+    return slabs;
+}
+
+bool hak_sleepers_hand_on(struct heap *heap) {
+    uint32_t heaps = hak_heap_last_id();
+    uint32_t looks = heaps < LOOKS_MAX ? heaps : LOOKS_MAX;
+    uint64_t now_ms = 0;
+    unsigned slabs = 0;
+    for (; looks != 0 && slabs < HAND_ON_MAX; looks--) {
+        heap->looked_at = heap->looked_at < heaps ? heap->looked_at + 1 : 1;
+        struct heap *other = hak_heap_by_id(heap->looked_at);
+        if (other == NULL || hak_slab_list_looks_empty(&other->remote)) {
+            continue;
+        }
+        now_ms = now_ms != 0 ? now_ms : hak_os_now_ms();
+        if (is_asleep(other, now_ms)) {
+            slabs += hand_on(other, HAND_ON_MAX - slabs);
+        }
+    }
+    return slabs != 0;
+}

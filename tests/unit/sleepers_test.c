@@ -1,0 +1,219 @@
+/*
+ * sleepers_test.c - slabs whose owner sleeps are handed on to who would take new ones; those of an owner who
+ * works are not. Time is simulated.
+ *
+ * A sleeper fills slabs; the main thread frees most of what is in them, and allocates.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "hakmem.h"
+#include "heap/heap.h"
+#include "heap/homeward.h"
+#include "meta/classes.h"
+#include "support/stepper.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <time.h>
+
+#define BLOCK_BYTES 512u
+#define PER_SLAB    128u
+#define SLABS       40u
+#define FEWER_SLABS 30u /* not a multiple of what is handed on at a time */
+#define BLOCKS      (SLABS * PER_SLAB)
+#define SLEEPERS    2u
+#define STAYS       8u  /* one block in so many stays */
+#define ASLEEP_MS   10u /* after which the owner of slabs that wait counts as asleep */
+#define AT_A_TIME   16u /* slabs that are handed on for one that is missed */
+#define OTHERS      20u /* more heaps than one visit looks at */
+#define WORK_BLOCKS (2 * PER_SLAB)
+
+static uint64_t clock_ms = 1000000;
+static void *blocks[SLEEPERS][BLOCKS];
+static void *mine[SLEEPERS * BLOCKS];
+static unsigned mine_count;
+static void *works[WORK_BLOCKS];
+static struct stepper sleepers[SLEEPERS];
+static struct heap *heaps[SLEEPERS];
+static unsigned current; /* sleeper: the one that fills slabs, and whose slabs are counted */
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    (void)clock;
+    *now =
+        (struct timespec){.tv_sec = (time_t)(clock_ms / 1000), .tv_nsec = (long)(clock_ms % 1000) * 1000000};
+    return 0;
+}
+
+static void fill_slabs(void) {
+    heaps[current] = hak_heap_attach();
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[current][i] = hak_malloc(BLOCK_BYTES);
+        CHECK(blocks[current][i] != NULL);
+    }
+}
+
+/* More than the caches hold, so that its list is looked at. */
+static void work(void) {
+    for (unsigned i = 0; i < WORK_BLOCKS; i++) {
+        works[i] = hak_malloc(BLOCK_BYTES);
+        CHECK(works[i] != NULL);
+    }
+}
+
+static void work_no_more(void) {
+    for (unsigned i = 0; i < WORK_BLOCKS; i++) {
+        hak_free(works[i]);
+    }
+}
+
+static void attach(void) {
+    (void)hak_heap_attach();
+}
+
+static size_t waiting(void) {
+    return hak_atomic_load_relaxed(&heaps[current]->remote.count);
+}
+
+static size_t waiting_of_both(void) {
+    size_t count = waiting();
+    current = 1 - current;
+    count += waiting();
+    current = 1 - current;
+    return count;
+}
+
+static uint64_t new_slabs(void) {
+    return hak_atomic_load_relaxed(&hak_heap_attach()->classes[hak_class_of(BLOCK_BYTES)].counters.new_slabs);
+}
+
+/* A sleeper fills slabs, and most of what is in so many of them is freed: they wait for it then. */
+static void start_sleeper(unsigned number, unsigned slabs) {
+    current = number;
+    stepper_start(&sleepers[number]);
+    stepper_do(&sleepers[number], fill_slabs);
+    for (unsigned i = 0; i < slabs * PER_SLAB; i++) {
+        if (i % STAYS != 0) {
+            hak_free(blocks[number][i]);
+        }
+    }
+    hak_homeward_flush(hak_heap_attach());
+    assert_in_range(waiting(), slabs - 3, slabs);
+}
+
+static void allocate(unsigned count) {
+    for (; count != 0; count--) {
+        CHECK(mine_count < COUNT_OF(mine));
+        mine[mine_count] = hak_malloc(BLOCK_BYTES);
+        CHECK(mine[mine_count++] != NULL);
+    }
+}
+
+/* Until a slab more than now was missed: one new one at least, or more that were handed on. */
+static void miss_a_slab(void) {
+    uint64_t slabs = new_slabs();
+    size_t before = waiting();
+    while (new_slabs() == slabs && waiting() == before) {
+        allocate(1);
+    }
+}
+
+static void end_sleeper(unsigned number, unsigned slabs) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (i % STAYS == 0 || i >= slabs * PER_SLAB) {
+            hak_free(blocks[number][i]);
+        }
+    }
+    while (mine_count != 0) {
+        hak_free(mine[--mine_count]);
+    }
+    stepper_end(&sleepers[number]);
+}
+
+static void what_a_sleepers_slabs_have_free_is_handed_on(void **state) {
+    (void)state;
+    start_sleeper(0, SLABS);
+    miss_a_slab(); /* sees that they wait */
+    clock_ms += ASLEEP_MS - 1;
+    size_t before = waiting();
+    miss_a_slab();
+    assert_int_equal(waiting(), before);
+    clock_ms += 1;
+    uint64_t slabs = new_slabs();
+    miss_a_slab();
+    assert_int_equal(before - waiting(), AT_A_TIME);
+    allocate((SLABS / 2) * PER_SLAB);
+    assert_int_equal(before - waiting(), 2 * AT_A_TIME);
+    assert_int_equal(new_slabs(), slabs);
+    end_sleeper(0, SLABS);
+}
+
+static void an_owner_who_works_keeps_its_slabs(void **state) {
+    (void)state;
+    start_sleeper(0, SLABS);
+    miss_a_slab();
+    clock_ms += ASLEEP_MS - 1;
+    size_t before = waiting();
+    stepper_do(&sleepers[0], work);
+    assert_true(waiting() < before && waiting() > AT_A_TIME);
+    before = waiting();
+    clock_ms += 1;
+    miss_a_slab(); /* sees anew that some wait */
+    assert_int_equal(waiting(), before);
+    clock_ms += ASLEEP_MS;
+    miss_a_slab();
+    assert_int_equal(before - waiting(), AT_A_TIME);
+    stepper_do(&sleepers[0], work_no_more);
+    end_sleeper(0, SLABS);
+}
+
+/* Each look goes on with the heap after the last. */
+static void a_sleeper_among_many_heaps_is_found(void **state) {
+    (void)state;
+    static struct stepper others[OTHERS];
+    start_sleeper(0, SLABS);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        stepper_start(&others[i]);
+        stepper_do(&others[i], attach);
+    }
+    size_t before = waiting();
+    for (unsigned looks = 0; looks < 2 && waiting() == before; looks++) {
+        miss_a_slab();
+        miss_a_slab();
+        clock_ms += ASLEEP_MS;
+    }
+    assert_int_equal(before - waiting(), AT_A_TIME);
+    end_sleeper(0, SLABS);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        stepper_end(&others[i]);
+    }
+}
+
+/* What is missed once gets so many slabs and no more, from however many heaps. */
+static void sleepers_together_hand_on_no_more(void **state) {
+    (void)state;
+    start_sleeper(1, FEWER_SLABS);
+    start_sleeper(0, SLABS);
+    miss_a_slab();
+    clock_ms += ASLEEP_MS;
+    while (waiting_of_both() >= AT_A_TIME) {
+        size_t before = waiting_of_both();
+        allocate(1);
+        size_t taken = before - waiting_of_both();
+        assert_true(taken == 0 || taken == AT_A_TIME);
+    }
+    end_sleeper(0, SLABS);
+    end_sleeper(1, FEWER_SLABS);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(what_a_sleepers_slabs_have_free_is_handed_on),
+        TEST(an_owner_who_works_keeps_its_slabs),
+        TEST(sleepers_together_hand_on_no_more),
+        TEST(a_sleeper_among_many_heaps_is_found),
+    };
+    return cmocka_run_group_tests_name("sleepers", tests, NULL, NULL);
+}
