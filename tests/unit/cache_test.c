@@ -23,15 +23,15 @@
 #define CLASS_OF_768   17u /* for the test of cold classes */
 #define CLASS_OF_896   18u /* for that of LIFO */
 #define CLASS_OF_1024  19u /* a cache has 128 KiB of them at most */
-#define CLASS_OF_640   20u /* for that of rising addresses */
+#define CLASS_OF_1280  20u /* for that of rising addresses */
 #define CLASS_OF_1536  21u /* for that of orphans */
 #define CLASS_OF_4096  27u /* 16 in a slab: for that of the warm pool */
-#define CLASS_OF_5120  28u /* for that of slabs fetched ahead */
-#define CLASS_OF_6144  29u /* the same */
-#define CLASS_OF_7168  30u /* 9 in a slab: for that of remote frees */
-#define CLASS_OF_8192  31u /* a cache has 16 at most */
-#define CLASS_OF_16384 35u /* two units: the same */
-#define CLASS_OF_32768 39u /* as few as there can be */
+#define CLASS_OF_5120  29u /* for that of slabs fetched ahead */
+#define CLASS_OF_6144  30u /* the same */
+#define CLASS_OF_7168  31u /* 9 in a slab: for that of remote frees */
+#define CLASS_OF_8192  32u /* a cache has 16 at most */
+#define CLASS_OF_16384 37u /* two units: the same */
+#define CLASS_OF_32768 42u /* as few as there can be */
 
 #define HEAT        32u
 #define FIRST       30u
@@ -198,7 +198,7 @@ static unsigned assert_refill_rises(struct heap *heap, unsigned class_idx, unsig
 
 static void a_refill_hands_out_rising_addresses(void **state) {
     (void)state;
-    const unsigned c = CLASS_OF_640;
+    const unsigned c = CLASS_OF_1280;
     struct heap *heap = hak_heap_attach();
     assert_true(hak_cache_make_hot(heap, c, 0));
     unsigned count = assert_refill_rises(heap, c, 0); /* never used ones */

@@ -8,8 +8,8 @@
 #include "model/model.h"
 #include "slab/blocks.h"
 
-/* The class with the fewest blocks in a slab of one unit: eight of 8 KiB. */
-#define KIT_CLASS  31u
+/* A class with few blocks in a slab of one unit: eight of 8 KiB. */
+#define KIT_CLASS  32u
 #define KIT_BLOCKS 8u
 
 /* One with sixteen, of 4 KiB. */
