@@ -122,7 +122,7 @@ static bool take(unsigned class_idx, struct block_ref *ref) {
     for (unsigned attempt = 0; attempt < 2; attempt++) {
         struct heap *heap = current_heap();
         if (attempt != 0) {
-            hak_reclaim_everything(heap);
+            hak_reclaim_blocks(heap);
         }
         if (heap != NULL ? take_from_heap(heap, class_idx, ref) : take_borrowed(class_idx, ref)) {
             return true;

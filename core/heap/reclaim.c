@@ -3,41 +3,68 @@
  */
 #include "heap/reclaim.h"
 #include "large/large.h"
+#include "slab/orphans.h"
+#include "slab/slab_word.h"
 #include "slab/superslab.h"
 #include "slab/thin.h"
 
-/*
- * Visits every slab, whoever owns it, that nobody works on: with `is_purging` the pages beneath its free
- * blocks go; one that is wholly free, which a thread may have fetched ahead of need, retires. Returns the
- * bytes given back.
- */
-static size_t visit_slabs(struct heap *heap, bool is_purging) {
+/* Sees to a leased slab and gives the lease back. Returns the bytes given back to the system. */
+typedef size_t (*slab_action)(struct slab *slab, struct heap *heap);
+
+/* Of every slab, whoever owns it, that nobody works on. */
+static size_t for_each_slab(slab_action action, struct heap *heap) {
     size_t given_bytes = 0;
     struct superslab *superslab;
     for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
             struct slab *slab = &superslab->slabs[unit];
-            unsigned calls = 0;
-            if (hak_slab_lease_any(slab)) {
-                given_bytes += is_purging ? hak_thin_purge(slab, UINT_MAX, &calls) : 0;
-                hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
-            }
+            given_bytes += hak_slab_lease_any(slab) ? action(slab, heap) : 0;
         }
     }
     return given_bytes;
+}
+
+/* One that is wholly free, which a thread may have fetched ahead of need, retires. */
+static size_t retire(struct slab *slab, struct heap *heap) {
+    hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
+    return 0;
+}
+
+/* The same, and the pages beneath its free blocks go. */
+static size_t purge(struct slab *slab, struct heap *heap) {
+    unsigned calls = 0;
+    size_t given_bytes = hak_thin_purge(slab, UINT_MAX, &calls);
+    return given_bytes + retire(slab, heap);
+}
+
+/* One with free blocks that its owner alone would come for becomes an orphan. */
+static size_t share(struct slab *slab, struct heap *heap) {
+    /* relaxed: the lease is held, so the owner stays and the count of free blocks may only grow */
+    uint64_t word = hak_atomic_load_relaxed(&slab->word);
+    if (hak_slab_word_owner(word) == HAK_OWNER_NOBODY || hak_slab_word_count(word) <= 0) {
+        return retire(slab, heap);
+    }
+    hak_slab_list_unlink(slab);
+    hak_heap_handle_event(slab, hak_orphans_push(slab), heap);
+    return 0;
 }
 
 static size_t reclaim(struct heap *heap, bool is_purging, size_t keep_bytes) {
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
-    size_t given_bytes = visit_slabs(heap, is_purging);
+    size_t given_bytes = for_each_slab(is_purging ? purge : retire, heap);
     given_bytes += hak_large_trim(keep_bytes); /* first: its empty extents become SuperSlabs to unmap */
     return given_bytes + hak_superslab_trim(keep_bytes);
 }
 
 size_t hak_reclaim_everything(struct heap *heap) {
     return reclaim(heap, false, 0);
+}
+
+void hak_reclaim_blocks(struct heap *heap) {
+    (void)hak_reclaim_everything(heap);
+    (void)for_each_slab(share, heap);
 }
 
 size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {

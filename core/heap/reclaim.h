@@ -12,7 +12,11 @@
  */
 HAK_COLD size_t hak_reclaim_everything(struct heap *heap);
 
-/* The same, and pages beneath free blocks of every thread's slabs; keeps about keep_bytes. */
+/* The same, and free blocks in every thread's slabs are any thread's: before a small block is refused. */
+HAK_COLD void hak_reclaim_blocks(struct heap *heap);
+
+/* What hak_reclaim_everything() does, and pages beneath free blocks of every thread's slabs; keeps about
+ * keep_bytes. */
 HAK_COLD size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes);
 
 #endif

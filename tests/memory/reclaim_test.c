@@ -19,6 +19,7 @@
 #define ROOM_BYTES  MIB
 #define ASKED_BYTES ((size_t)48 * MIB)
 #define AHEAD_BYTES ((size_t)8192)
+#define SMALL_BYTES ((size_t)500)
 
 #define AHEAD_SLAB_BLOCKS 8u
 
@@ -155,6 +156,44 @@ static void what_a_sleeping_thread_freed_gives_way_to_small_blocks(void **state)
     is_given(100 * KIB, 500, true);
 }
 
+#define STAYS 8u /* one block in so many stays */
+
+static void *fill_and_sleep(void *blocks) {
+    fill_blocks(blocks, KEPT_BYTES / SMALL_BYTES, SMALL_BYTES);
+    pthread_barrier_wait(&kept);
+    pthread_barrier_wait(&over);
+    return NULL;
+}
+
+/* Its slabs wait for the sleeper, since others freed most of what is in them. */
+static int ask_for_what_waits(void *unused) {
+    (void)unused;
+    size_t count = KEPT_BYTES / SMALL_BYTES;
+    void **blocks = map_own(count * sizeof *blocks);
+    pthread_t thread;
+    pthread_barrier_init(&kept, NULL, 2);
+    pthread_barrier_init(&over, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, fill_and_sleep, blocks) == 0);
+    pthread_barrier_wait(&kept);
+    for (size_t i = 0; i < count; i++) {
+        if (i % STAYS != 0) {
+            free(blocks[i]);
+        }
+    }
+    allow_no_more();
+    CHECK(can_have(SMALL_BYTES));
+    check_heap();
+    return 0;
+}
+
+static void what_others_freed_in_a_sleepers_slabs_is_given(void **state) {
+    static struct child child = {.function = ask_for_what_waits};
+    (void)state;
+    REQUIRE_HAK();
+    child_run(&child);
+    assert_child_succeeded(&child);
+}
+
 /*
  * A class that misses four times in a row has three slabs fetched for it ahead of need. A thread stops right
  * after that: they are wholly free, and nobody's but its own.
@@ -236,6 +275,7 @@ int main(void) {
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way),
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way_to_small_blocks),
         cmocka_unit_test(slabs_that_a_sleeping_thread_fetched_ahead_give_way),
+        cmocka_unit_test(what_others_freed_in_a_sleepers_slabs_is_given),
         cmocka_unit_test(what_cannot_be_had_costs_no_cache),
     };
     return cmocka_run_group_tests_name("reclaim", tests, NULL, heap_is_sound);
