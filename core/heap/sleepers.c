@@ -20,6 +20,7 @@ static bool is_asleep(struct heap *heap, uint64_t now_ms) {
     return now_ms >= since_ms + ASLEEP_MS;
 }
 
+/* At most so many slabs of the heap's list become orphans. Returns how many did. */
 static unsigned hand_on(struct heap *sleeper, unsigned slabs_max) {
     unsigned slabs = 0;
     struct slab *slab;
@@ -34,8 +35,8 @@ bool hak_sleepers_hand_on(struct heap *heap) {
     uint32_t heaps = hak_heap_last_id();
     uint32_t looks = heaps < LOOKS_MAX ? heaps : LOOKS_MAX;
     uint64_t now_ms = 0;
-    unsigned slabs = 0;
-    for (; looks != 0 && slabs < HAND_ON_MAX; looks--) {
+    unsigned left = HAND_ON_MAX;
+    for (; looks != 0 && left != 0; looks--) {
         heap->looked_at = heap->looked_at < heaps ? heap->looked_at + 1 : 1;
         struct heap *other = hak_heap_by_id(heap->looked_at);
         if (other == NULL || hak_slab_list_looks_empty(&other->remote)) {
@@ -43,8 +44,8 @@ bool hak_sleepers_hand_on(struct heap *heap) {
         }
         now_ms = now_ms != 0 ? now_ms : hak_os_now_ms();
         if (is_asleep(other, now_ms)) {
-            slabs += hand_on(other, HAND_ON_MAX - slabs);
+            left -= hand_on(other, left);
         }
     }
-    return slabs != 0;
+    return left != HAND_ON_MAX;
 }

@@ -87,18 +87,27 @@ static uint64_t new_slabs(void) {
     return hak_atomic_load_relaxed(&hak_heap_attach()->classes[hak_class_of(BLOCK_BYTES)].counters.new_slabs);
 }
 
+/* Most of what is in so many of the current sleeper's slabs. */
+static void free_most(unsigned slabs) {
+    for (unsigned i = 0; i < slabs * PER_SLAB; i++) {
+        if (i % STAYS != 0) {
+            hak_free(blocks[current][i]);
+        }
+    }
+    hak_homeward_flush(hak_heap_attach());
+}
+
+static void free_most_of_all(void) {
+    free_most(SLABS);
+}
+
 /* A sleeper fills slabs, and most of what is in so many of them is freed: they wait for it then. */
 static void start_sleeper(unsigned number, unsigned slabs) {
     current = number;
     stepper_start(&sleepers[number]);
     stepper_do(&sleepers[number], fill_slabs);
-    for (unsigned i = 0; i < slabs * PER_SLAB; i++) {
-        if (i % STAYS != 0) {
-            hak_free(blocks[number][i]);
-        }
-    }
-    hak_homeward_flush(hak_heap_attach());
-    assert_in_range(waiting(), slabs - 3, slabs);
+    free_most(slabs);
+    assert_in_range(waiting(), slabs > 3 ? slabs - 3 : 1, slabs);
 }
 
 static void allocate(unsigned count) {
@@ -118,7 +127,7 @@ static void miss_a_slab(void) {
     }
 }
 
-static void end_sleeper(unsigned number, unsigned slabs) {
+static void free_rest(unsigned number, unsigned slabs) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         if (i % STAYS == 0 || i >= slabs * PER_SLAB) {
             hak_free(blocks[number][i]);
@@ -127,6 +136,10 @@ static void end_sleeper(unsigned number, unsigned slabs) {
     while (mine_count != 0) {
         hak_free(mine[--mine_count]);
     }
+}
+
+static void end_sleeper(unsigned number, unsigned slabs) {
+    free_rest(number, slabs);
     stepper_end(&sleepers[number]);
 }
 
@@ -206,6 +219,39 @@ static void sleepers_together_hand_on_no_more(void **state) {
     end_sleeper(1, FEWER_SLABS);
 }
 
+static void one_slab_that_waits_is_used(void **state) {
+    (void)state;
+    start_sleeper(0, 1);
+    size_t before = waiting();
+    miss_a_slab();
+    clock_ms += ASLEEP_MS;
+    uint64_t slabs = new_slabs();
+    miss_a_slab();
+    assert_int_equal(before, 1);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(new_slabs(), slabs);
+    end_sleeper(0, 1);
+}
+
+/* The main thread's heap is the first; another thread comes by it twice. */
+static void the_first_heap_is_looked_at_again(void **state) {
+    (void)state;
+    struct stepper thief;
+    current = 0;
+    fill_slabs();
+    assert_int_equal(heaps[0]->id, 1);
+    stepper_start(&thief);
+    stepper_do(&thief, free_most_of_all);
+    size_t before = waiting();
+    stepper_do(&thief, miss_a_slab);
+    assert_int_equal(waiting(), before);
+    clock_ms += ASLEEP_MS;
+    stepper_do(&thief, miss_a_slab);
+    assert_int_equal(before - waiting(), AT_A_TIME);
+    stepper_end(&thief);
+    free_rest(0, SLABS);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
 
 int main(void) {
@@ -213,7 +259,9 @@ int main(void) {
         TEST(what_a_sleepers_slabs_have_free_is_handed_on),
         TEST(an_owner_who_works_keeps_its_slabs),
         TEST(sleepers_together_hand_on_no_more),
+        TEST(one_slab_that_waits_is_used),
         TEST(a_sleeper_among_many_heaps_is_found),
+        TEST(the_first_heap_is_looked_at_again),
     };
     return cmocka_run_group_tests_name("sleepers", tests, NULL, NULL);
 }
