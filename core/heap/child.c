@@ -108,7 +108,7 @@ static void rebuild(void) {
     uint32_t own_id = hak_tls.heap != NULL ? hak_tls.heap->id : HAK_OWNER_NOBODY;
     for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            rebuild_slab(&superslab->slabs[unit], own_id);
+            rebuild_slab(hak_superslab_slab(superslab, unit), own_id);
         }
     }
     hak_superslab_rebuild();

@@ -17,7 +17,7 @@ static size_t for_each_slab(slab_action action, struct heap *heap) {
     struct superslab *superslab;
     for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            struct slab *slab = &superslab->slabs[unit];
+            struct slab *slab = hak_superslab_slab(superslab, unit);
             given_bytes += hak_slab_lease_any(slab) ? action(slab, heap) : 0;
         }
     }

@@ -35,7 +35,7 @@ int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
     (void)hak_heap_attach(); /* the child of a fork asks whether others had heaps, thus leases */
     for (size_t i = 0; result == 0 && (superslab = hak_superslab_at(i)) != NULL; i++) {
         for (unsigned unit = 0; result == 0 && unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            struct slab *slab = &superslab->slabs[unit];
+            struct slab *slab = hak_superslab_slab(superslab, unit);
             if (!lease_patiently(slab)) {
                 continue;
             }

@@ -9,6 +9,7 @@
 #ifndef HAK_SLAB_SUPERSLAB_H
 #define HAK_SLAB_SUPERSLAB_H
 
+#include "base/assert.h"
 #include "base/bits.h"
 #include "base/config.h"
 #include "os/lock.h"
@@ -80,6 +81,12 @@ HAK_INLINE struct superslab *hak_superslab_of(const struct slab *slab) {
 
 /* Every record ever made, by index; NULL beyond the last. Any thread; records are never unmapped. */
 struct superslab *hak_superslab_at(size_t index);
+
+/* The record of what begins at that unit, a slab or not. */
+HAK_INLINE struct slab *hak_superslab_slab(struct superslab *s, unsigned unit) {
+    HAK_ASSERT(unit < HAK_UNITS_PER_SUPERSLAB);
+    return &s->slabs[unit];
+}
 
 struct hak_superslab_counts {
     size_t mapped;      /* SuperSlabs with memory */

@@ -10,7 +10,9 @@
 #include "hakmem.h"
 #include "heap/heap.h"
 #include "heap/homeward.h"
+#include "heap/reclaim.h"
 #include "meta/classes.h"
+#include "slab/orphans.h"
 #include "support/stepper.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -233,6 +235,26 @@ static void one_slab_that_waits_is_used(void **state) {
     end_sleeper(0, 1);
 }
 
+static size_t orphans(void) {
+    unsigned class_idx = hak_class_of(BLOCK_BYTES);
+    size_t count = 0;
+    for (unsigned side = 0; side < HAK_ORPHAN_SIDES; side++) {
+        count += hak_atomic_load_relaxed(&hak_orphans_of(class_idx, side)->count);
+    }
+    return count;
+}
+
+/* Before an allocation fails nothing waits; but of the slabs that are full there is nothing to be had. */
+static void slabs_are_shared_when_memory_is_short(void **state) {
+    (void)state;
+    start_sleeper(0, SLABS / 2);
+    size_t before = orphans(), waited = waiting();
+    hak_reclaim_blocks(hak_heap_attach());
+    assert_int_equal(waiting(), 0);
+    assert_in_range(orphans() - before, waited, waited + 1); /* and the one that it allocates from */
+    end_sleeper(0, SLABS / 2);
+}
+
 /* The main thread's heap is the first; another thread comes by it twice. */
 static void the_first_heap_is_looked_at_again(void **state) {
     (void)state;
@@ -260,6 +282,7 @@ int main(void) {
         TEST(an_owner_who_works_keeps_its_slabs),
         TEST(sleepers_together_hand_on_no_more),
         TEST(one_slab_that_waits_is_used),
+        TEST(slabs_are_shared_when_memory_is_short),
         TEST(a_sleeper_among_many_heaps_is_found),
         TEST(the_first_heap_is_looked_at_again),
     };
