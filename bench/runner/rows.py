@@ -51,6 +51,9 @@ class Row:
         return args
 
 
+SURVIVORS = ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads", "loader")  # its modes
+
+
 def core_count() -> int:
     return len(os.sched_getaffinity(0))
 
@@ -181,7 +184,7 @@ def _memory() -> List[Row]:
         Row("fragment", "fragment", 1000000, 40000, is_grown=False, lines=TIME + (per_live,)),
         *(
             Row(f"survivors {mode}", "survivors", 1, 65536, mode=mode, lines=(per_live,), **_NO_TIME)
-            for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads", "loader")
+            for mode in SURVIVORS
         ),
         replace(idle, seconds=2, sets="qb", lines=(freed, after_2s)),
         replace(idle, seconds=14, sets="f", lines=(freed, after_2s, after_14s)),

@@ -29,10 +29,7 @@ VARIANTS = {
     "calloc_large": [[]],
     "large": [["--mode=mid"]],
     "fragment": [[]],
-    "survivors": [
-        [f"--mode={mode}"]
-        for mode in ("redis", "defrag", "phases", "slabcache", "arenas", "requests", "threads", "loader")
-    ],
+    "survivors": [[f"--mode={mode}"] for mode in rows.SURVIVORS],
     "idle_return": [["--seconds=0"]],
     "idle_threads": [[]],
     "startup": [[]],

@@ -104,12 +104,10 @@ static void rebuild_slab(struct slab *slab, uint32_t own_id) {
 }
 
 static void rebuild(void) {
-    struct superslab *superslab;
+    struct slab *slab;
     uint32_t own_id = hak_tls.heap != NULL ? hak_tls.heap->id : HAK_OWNER_NOBODY;
-    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
-        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            rebuild_slab(hak_superslab_slab(superslab, unit), own_id);
-        }
+    for (size_t i = 0; (slab = hak_slab_at(i)) != NULL; i++) {
+        rebuild_slab(slab, own_id);
     }
     hak_superslab_rebuild();
 }

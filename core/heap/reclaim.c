@@ -11,15 +11,12 @@
 /* Sees to a leased slab and gives the lease back. Returns the bytes given back to the system. */
 typedef size_t (*slab_action)(struct slab *slab, struct heap *heap);
 
-/* Of every slab, whoever owns it, that nobody works on. */
+/* For every slab, whoever owns it, that nobody works on. */
 static size_t for_each_slab(slab_action action, struct heap *heap) {
     size_t given_bytes = 0;
-    struct superslab *superslab;
-    for (size_t i = 0; (superslab = hak_superslab_at(i)) != NULL; i++) {
-        for (unsigned unit = 0; unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            struct slab *slab = hak_superslab_slab(superslab, unit);
-            given_bytes += hak_slab_lease_any(slab) ? action(slab, heap) : 0;
-        }
+    struct slab *slab;
+    for (size_t i = 0; (slab = hak_slab_at(i)) != NULL; i++) {
+        given_bytes += hak_slab_lease_any(slab) ? action(slab, heap) : 0;
     }
     return given_bytes;
 }
@@ -49,24 +46,23 @@ static size_t share(struct slab *slab, struct heap *heap) {
     return 0;
 }
 
-static size_t reclaim(struct heap *heap, bool is_purging, size_t keep_bytes) {
+static size_t reclaim(struct heap *heap, slab_action action, size_t keep_bytes) {
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
-    size_t given_bytes = for_each_slab(is_purging ? purge : retire, heap);
+    size_t given_bytes = for_each_slab(action, heap);
     given_bytes += hak_large_trim(keep_bytes); /* first: its empty extents become SuperSlabs to unmap */
     return given_bytes + hak_superslab_trim(keep_bytes);
 }
 
-size_t hak_reclaim_everything(struct heap *heap) {
-    return reclaim(heap, false, 0);
+void hak_reclaim_everything(struct heap *heap) {
+    (void)reclaim(heap, retire, 0);
 }
 
 void hak_reclaim_blocks(struct heap *heap) {
-    (void)hak_reclaim_everything(heap);
-    (void)for_each_slab(share, heap);
+    (void)reclaim(heap, share, 0);
 }
 
 size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {
-    return reclaim(heap, true, keep_bytes);
+    return reclaim(heap, purge, keep_bytes);
 }

@@ -8,15 +8,17 @@
 
 /*
  * Empties the heap's caches (NULL: none), then gives all free memory of slabs and of the large floor back to
- * the system. Returns the bytes given back. Slow: no lock held.
+ * the system. Slow: no lock held.
  */
-HAK_COLD size_t hak_reclaim_everything(struct heap *heap);
+HAK_COLD void hak_reclaim_everything(struct heap *heap);
 
 /* The same, and free blocks in every thread's slabs are any thread's: before a small block is refused. */
 HAK_COLD void hak_reclaim_blocks(struct heap *heap);
 
-/* What hak_reclaim_everything() does, and pages beneath free blocks of every thread's slabs; keeps about
- * keep_bytes. */
+/*
+ * What hak_reclaim_everything() does, and pages beneath free blocks of every thread's slabs; keeps about
+ * keep_bytes. Returns the bytes given back.
+ */
 HAK_COLD size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes);
 
 #endif

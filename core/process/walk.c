@@ -29,16 +29,12 @@ static bool lease_patiently(struct slab *slab) {
 }
 
 int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
-    struct superslab *superslab;
+    struct slab *slab;
     int result = 0;
     hak_child_rebuild_if_pending();
     (void)hak_heap_attach(); /* the child of a fork asks whether others had heaps, thus leases */
-    for (size_t i = 0; result == 0 && (superslab = hak_superslab_at(i)) != NULL; i++) {
-        for (unsigned unit = 0; result == 0 && unit < HAK_UNITS_PER_SUPERSLAB; unit++) {
-            struct slab *slab = hak_superslab_slab(superslab, unit);
-            if (!lease_patiently(slab)) {
-                continue;
-            }
+    for (size_t i = 0; result == 0 && (slab = hak_slab_at(i)) != NULL; i++) {
+        if (lease_patiently(slab)) {
             result = visitor(slab, context);
             hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
         }

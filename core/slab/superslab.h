@@ -9,7 +9,6 @@
 #ifndef HAK_SLAB_SUPERSLAB_H
 #define HAK_SLAB_SUPERSLAB_H
 
-#include "base/assert.h"
 #include "base/bits.h"
 #include "base/config.h"
 #include "os/lock.h"
@@ -82,10 +81,10 @@ HAK_INLINE struct superslab *hak_superslab_of(const struct slab *slab) {
 /* Every record ever made, by index; NULL beyond the last. Any thread; records are never unmapped. */
 struct superslab *hak_superslab_at(size_t index);
 
-/* The record of what begins at that unit, a slab or not. */
-HAK_INLINE struct slab *hak_superslab_slab(struct superslab *s, unsigned unit) {
-    HAK_ASSERT(unit < HAK_UNITS_PER_SUPERSLAB);
-    return &s->slabs[unit];
+/* The same for the records of their units, each a slab's or not. */
+HAK_INLINE struct slab *hak_slab_at(size_t index) {
+    struct superslab *superslab = hak_superslab_at(index / HAK_UNITS_PER_SUPERSLAB);
+    return superslab != NULL ? &superslab->slabs[index % HAK_UNITS_PER_SUPERSLAB] : NULL;
 }
 
 struct hak_superslab_counts {

@@ -49,10 +49,23 @@ static void keep(size_t block_bytes, bool is_scattered) {
 
 static pthread_barrier_t kept, over;
 
-static void *keep_and_sleep(void *block_bytes) {
-    keep((size_t)(uintptr_t)block_bytes, false); /* what another thread caches stays there */
+static void sleep_on(void) {
     pthread_barrier_wait(&kept);
     pthread_barrier_wait(&over);
+}
+
+/* Another thread runs the function, which sleeps at its end. */
+static void run_until_asleep(void *(*function)(void *context), void *context) {
+    pthread_t thread;
+    pthread_barrier_init(&kept, NULL, 2);
+    pthread_barrier_init(&over, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, function, context) == 0);
+    pthread_barrier_wait(&kept);
+}
+
+static void *keep_and_sleep(void *block_bytes) {
+    keep((size_t)(uintptr_t)block_bytes, false); /* what another thread caches stays there */
+    sleep_on();
     return NULL;
 }
 
@@ -92,14 +105,9 @@ static void is_refused(bool has_other_thread) {
 
 static int ask(void *context) {
     const struct request *request = context;
-    pthread_t thread;
     CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
-    pthread_barrier_init(&kept, NULL, 2);
-    pthread_barrier_init(&over, NULL, 2);
     if (request->is_kept_by_other) {
-        CHECK(pthread_create(&thread, NULL, keep_and_sleep, (void *)(uintptr_t)request->kept_block_bytes) ==
-              0);
-        pthread_barrier_wait(&kept);
+        run_until_asleep(keep_and_sleep, (void *)(uintptr_t)request->kept_block_bytes);
     } else {
         keep(request->kept_block_bytes, true);
     }
@@ -123,22 +131,22 @@ static void is_given(size_t kept_block_bytes, size_t asked_block_bytes, bool is_
 
 static void slabs_give_way_to_a_large_block(void **state) {
     (void)state;
-    is_given(500, ASKED_BYTES, false);
+    is_given(SMALL_BYTES, ASKED_BYTES, false);
 }
 
 static void slabs_give_way_to_page_runs(void **state) {
     (void)state;
-    is_given(500, 100 * KIB, false);
+    is_given(SMALL_BYTES, 100 * KIB, false);
 }
 
 static void page_runs_give_way_to_small_blocks(void **state) {
     (void)state;
-    is_given(100 * KIB, 500, false);
+    is_given(100 * KIB, SMALL_BYTES, false);
 }
 
 static void large_blocks_give_way_to_small_blocks(void **state) {
     (void)state;
-    is_given(4 * MIB, 500, false);
+    is_given(4 * MIB, SMALL_BYTES, false);
 }
 
 static void large_blocks_give_way_to_a_larger_one(void **state) {
@@ -148,20 +156,19 @@ static void large_blocks_give_way_to_a_larger_one(void **state) {
 
 static void what_a_sleeping_thread_freed_gives_way(void **state) {
     (void)state;
-    is_given(500, ASKED_BYTES, true);
+    is_given(SMALL_BYTES, ASKED_BYTES, true);
 }
 
 static void what_a_sleeping_thread_freed_gives_way_to_small_blocks(void **state) {
     (void)state;
-    is_given(100 * KIB, 500, true);
+    is_given(100 * KIB, SMALL_BYTES, true);
 }
 
 #define STAYS 8u /* one block in so many stays */
 
 static void *fill_and_sleep(void *blocks) {
     fill_blocks(blocks, KEPT_BYTES / SMALL_BYTES, SMALL_BYTES);
-    pthread_barrier_wait(&kept);
-    pthread_barrier_wait(&over);
+    sleep_on();
     return NULL;
 }
 
@@ -170,16 +177,8 @@ static int ask_for_what_waits(void *unused) {
     (void)unused;
     size_t count = KEPT_BYTES / SMALL_BYTES;
     void **blocks = map_own(count * sizeof *blocks);
-    pthread_t thread;
-    pthread_barrier_init(&kept, NULL, 2);
-    pthread_barrier_init(&over, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, fill_and_sleep, blocks) == 0);
-    pthread_barrier_wait(&kept);
-    for (size_t i = 0; i < count; i++) {
-        if (i % STAYS != 0) {
-            free(blocks[i]);
-        }
-    }
+    run_until_asleep(fill_and_sleep, blocks);
+    (void)free_blocks(blocks, count, STAYS);
     allow_no_more();
     CHECK(can_have(SMALL_BYTES));
     check_heap();
@@ -187,11 +186,9 @@ static int ask_for_what_waits(void *unused) {
 }
 
 static void what_others_freed_in_a_sleepers_slabs_is_given(void **state) {
-    static struct child child = {.function = ask_for_what_waits};
     (void)state;
     REQUIRE_HAK();
-    child_run(&child);
-    assert_child_succeeded(&child);
+    assert_function_succeeds(ask_for_what_waits);
 }
 
 /*
@@ -202,18 +199,13 @@ static void *have_slabs_fetched_ahead(void *unused) {
     for (unsigned i = 0; i < 3 * AHEAD_SLAB_BLOCKS + 1; i++) {
         CHECK(launder(malloc(AHEAD_BYTES)) != NULL);
     }
-    pthread_barrier_wait(&kept);
-    pthread_barrier_wait(&over);
+    sleep_on();
     return unused;
 }
 
 /* Asking for the figures gives wholly free slabs back as well, but counts them first: so once, at the end. */
 static int count_beside_slabs_fetched_ahead(void *is_asking) {
-    pthread_t thread;
-    pthread_barrier_init(&kept, NULL, 2);
-    pthread_barrier_init(&over, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, have_slabs_fetched_ahead, NULL) == 0);
-    pthread_barrier_wait(&kept);
+    run_until_asleep(have_slabs_fetched_ahead, NULL);
     if (is_asking != NULL) {
         allow_no_more();
         CHECK(launder(malloc(2 * KEPT_BYTES)) == NULL && errno == ENOMEM);

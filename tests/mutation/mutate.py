@@ -188,7 +188,7 @@ def work(arguments):
                 state["mutants"].pop(key, None)
             else:
                 taken += known is None
-                passed = None if known is None or arguments.again else known["survived"]
+                passed = None if known is None or (arguments.again and not arguments.with_suites) else known["survived"]
                 print(f"{taken}: {mutant.file}:{mutant.line} {mutant.operator}", flush=True)
                 found = judge(tests, mutant, state, arguments, stages, passed)
                 state["mutants"][key] = {"line": mutant.line, **found}

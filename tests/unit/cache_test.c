@@ -14,6 +14,7 @@
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
+#include "support/blocks.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -43,16 +44,11 @@ static void *blocks[BLOCKS_MAX];
 
 static void take_blocks(unsigned class_idx, unsigned count) {
     CHECK(count <= BLOCKS_MAX);
-    for (unsigned i = 0; i < count; i++) {
-        blocks[i] = hak_malloc(hak_class_block_bytes[class_idx]);
-        CHECK(blocks[i] != NULL);
-    }
+    blocks_take(blocks, count, hak_class_block_bytes[class_idx]);
 }
 
 static void free_blocks(unsigned from, unsigned to) {
-    for (unsigned i = from; i < to; i++) {
-        hak_free(blocks[i]);
-    }
+    blocks_free(&blocks[from], to - from);
 }
 
 /* At least `count` blocks and as many more as make the cache empty. */

@@ -10,6 +10,7 @@
 #include "heap/supply.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
+#include "support/blocks.h"
 #include "support/stepper.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -48,30 +49,20 @@ static void end(struct producer *producer) {
 }
 
 static void allocate(void) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[i] = hak_malloc(BLOCK_BYTES);
-        CHECK(blocks[i] != NULL);
-    }
+    blocks_take(blocks, BLOCKS, BLOCK_BYTES);
 }
 
 static void free_all(void) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        hak_free(blocks[i]);
-    }
+    blocks_free(blocks, BLOCKS);
 }
 
 /* A heap that grows refills many times in a row too; one that empties spills. */
 static void grow_and_free_all(void) {
     static void *many[3000]; /* more than a cache may hold */
     struct heap *heap = hak_heap_attach();
-    for (unsigned i = 0; i < COUNT_OF(many); i++) {
-        many[i] = hak_malloc(BLOCK_BYTES);
-        CHECK(many[i] != NULL);
-    }
+    blocks_take(many, COUNT_OF(many), BLOCK_BYTES);
     row_of_growth = heap->classes[hak_class_of(BLOCK_BYTES)].refills_in_row;
-    for (unsigned i = 0; i < COUNT_OF(many); i++) {
-        hak_free(many[i]);
-    }
+    blocks_free(many, COUNT_OF(many));
 }
 
 /* Whether each block of the last turn lies in a slab of that producer's side. */

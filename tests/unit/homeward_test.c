@@ -11,6 +11,7 @@
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/slab_word.h"
+#include "support/blocks.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -23,10 +24,7 @@
 static void *blocks[BLOCKS];
 
 static void take_blocks(size_t bytes, unsigned count) {
-    for (unsigned i = 0; i < count; i++) {
-        blocks[i] = hak_malloc(bytes);
-        CHECK(blocks[i] != NULL);
-    }
+    blocks_take(blocks, count, bytes);
 }
 
 static unsigned header_of(const void *block) {

@@ -65,7 +65,7 @@ static void *count_to_first(void *all_done) {
     return (void *)count;
 }
 
-/* Threads that do the same at the same time do not all sample the same. By chance once in 10^21 runs. */
+/* Threads that do the same at the same time do not all sample the same. By chance once in 10^24 runs. */
 static int first_intervals(void) {
     pthread_barrier_t all_done;
     pthread_t threads[THREADS];

@@ -13,6 +13,7 @@
 #include "heap/reclaim.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
+#include "support/blocks.h"
 #include "support/stepper.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -49,40 +50,32 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 static void fill_slabs(void) {
     heaps[current] = hak_heap_attach();
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        blocks[current][i] = hak_malloc(BLOCK_BYTES);
-        CHECK(blocks[current][i] != NULL);
-    }
+    blocks_take(blocks[current], BLOCKS, BLOCK_BYTES);
 }
 
 /* More than the caches hold, so that its list is looked at. */
 static void work(void) {
-    for (unsigned i = 0; i < WORK_BLOCKS; i++) {
-        works[i] = hak_malloc(BLOCK_BYTES);
-        CHECK(works[i] != NULL);
-    }
+    blocks_take(works, WORK_BLOCKS, BLOCK_BYTES);
 }
 
 static void work_no_more(void) {
-    for (unsigned i = 0; i < WORK_BLOCKS; i++) {
-        hak_free(works[i]);
-    }
+    blocks_free(works, WORK_BLOCKS);
 }
 
 static void attach(void) {
     (void)hak_heap_attach();
 }
 
-static size_t waiting(void) {
-    return hak_atomic_load_relaxed(&heaps[current]->remote.count);
+static size_t waiting_for(unsigned sleeper) {
+    return hak_atomic_load_relaxed(&heaps[sleeper]->remote.count);
 }
 
-static size_t waiting_of_both(void) {
-    size_t count = waiting();
-    current = 1 - current;
-    count += waiting();
-    current = 1 - current;
-    return count;
+static size_t waiting(void) {
+    return waiting_for(current);
+}
+
+static size_t waiting_for_both(void) {
+    return waiting_for(0) + waiting_for(1);
 }
 
 static uint64_t new_slabs(void) {
@@ -113,11 +106,9 @@ static void start_sleeper(unsigned number, unsigned slabs) {
 }
 
 static void allocate(unsigned count) {
-    for (; count != 0; count--) {
-        CHECK(mine_count < COUNT_OF(mine));
-        mine[mine_count] = hak_malloc(BLOCK_BYTES);
-        CHECK(mine[mine_count++] != NULL);
-    }
+    CHECK(count <= COUNT_OF(mine) - mine_count);
+    blocks_take(&mine[mine_count], count, BLOCK_BYTES);
+    mine_count += count;
 }
 
 /* Until a slab more than now was missed: one new one at least, or more that were handed on. */
@@ -135,9 +126,9 @@ static void free_rest(unsigned number, unsigned slabs) {
             hak_free(blocks[number][i]);
         }
     }
-    while (mine_count != 0) {
-        hak_free(mine[--mine_count]);
-    }
+    blocks_free(mine, mine_count);
+    mine_count = 0;
+    hak_heap_flush(hak_heap_attach(), true); /* what is cached would leave slabs to the next test */
 }
 
 static void end_sleeper(unsigned number, unsigned slabs) {
@@ -211,10 +202,10 @@ static void sleepers_together_hand_on_no_more(void **state) {
     start_sleeper(0, SLABS);
     miss_a_slab();
     clock_ms += ASLEEP_MS;
-    while (waiting_of_both() >= AT_A_TIME) {
-        size_t before = waiting_of_both();
+    while (waiting_for_both() >= AT_A_TIME) {
+        size_t before = waiting_for_both();
         allocate(1);
-        size_t taken = before - waiting_of_both();
+        size_t taken = before - waiting_for_both();
         assert_true(taken == 0 || taken == AT_A_TIME);
     }
     end_sleeper(0, SLABS);
