@@ -312,7 +312,7 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
         hak_homeward_add(heap, block, class_idx);
         return;
     }
-    hak_push_own(block, header, class_idx, function);
+    hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
 }
 
 /* A block of no slab and not of the large floor. */

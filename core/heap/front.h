@@ -229,8 +229,9 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
  * Whether a live block starts there, in a unit with that word, the first of a slab of the caller's and that
  * class; if so, its header.
  */
-HAK_ALWAYS_INLINE bool hak_own_is_live(const struct hak_registry *registry, hak_word word, size_t class_idx,
+HAK_ALWAYS_INLINE bool hak_own_is_live(const struct hak_registry *registry, hak_word word, size_t live_header,
                                        const void *block, hak_header **header) {
+    size_t class_idx = live_header - HAK_HEADER_LIVE;
     uintptr_t map = hak_in_register((uintptr_t)hak_word_address(word));
     uint64_t offset = hak_in_register((uint16_t)(uintptr_t)block);
     unsigned __int128 product = (unsigned __int128)offset * registry->reciprocal[class_idx];
@@ -239,38 +240,42 @@ HAK_ALWAYS_INLINE bool hak_own_is_live(const struct hak_registry *registry, hak_
     }
     map += (uint64_t)(product >> 64);
     *header = (hak_header *)map;
-    /* relaxed: as in hak_place_is_live(). The live header is the row, the word's lowest byte. */
-    return !hak_atomic_byte_differs_relaxed(*header, word);
+    /* relaxed: as in hak_place_is_live() */
+    return !hak_atomic_byte_differs_relaxed(*header, live_header);
 }
 
 /* Puts a live block of the caller's on top of its class's cache. */
-HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t class_idx, const char *function) {
-    struct block_ref *top = hak_tls.top[class_idx];
+HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t live_header,
+                                    const char *function) {
+    live_header = hak_in_register(live_header); /* each use has the difference in its address, as in malloc */
+    struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE];
     if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
         hak_free_slow(block, function);
         return;
     }
-    hak_live_to_cached(header, block, class_idx, function);
+    live_header = hak_in_register(live_header);
+    hak_live_to_cached(header, block, live_header - HAK_HEADER_LIVE, function);
     *top = (struct block_ref){.block = block, .header = header};
-    hak_tls.top[class_idx] = top + 1;
-    hak_count_free(class_idx);
+    hak_tls.top[live_header - HAK_HEADER_LIVE] = top + 1;
+    hak_count_free(live_header - HAK_HEADER_LIVE);
 }
 
 /*
- * A word's row and tag less the caller's is a class exactly when the unit is the first of a slab of the
- * caller's: one compare for "ours", "mine" and "no offset to add". The class's top pointer lies between this
- * free and the next malloc of the class, so it is found from the word and not by way of the header.
+ * A word's row and tag less the caller's tag: at most HAK_LAST_SLAB_ROW exactly when the unit is the first of
+ * a slab of the caller's, and then the row, which is the live header of the class. So one compare is for
+ * "ours", "mine" and "no offset to add". The class's top pointer lies between this free and the next malloc
+ * of the class, so it is found from the word and not by way of the header.
  */
-HAK_ALWAYS_INLINE size_t hak_own_class(hak_word word) {
-    return (uint16_t)word - hak_tls.low;
+HAK_ALWAYS_INLINE size_t hak_own_row(hak_word word) {
+    return hak_in_register((uint16_t)word - hak_tls.low);
 }
 
 HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
                                           struct hak_claim claim) {
     const struct hak_registry *registry = hak_registry_at_hand();
     hak_word word = hak_registry_word_in(registry, block);
-    size_t class_idx = hak_own_class(word);
-    if (HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT)) {
+    size_t row = hak_own_row(word);
+    if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW)) {
         if (has_claim && HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP)) {
             hak_free_claimed(block, function, claim);
             return;
@@ -279,11 +284,11 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
         return;
     }
     hak_header *header;
-    if (HAK_UNLIKELY(!hak_own_is_live(registry, word, class_idx, block, &header))) {
+    if (HAK_UNLIKELY(!hak_own_is_live(registry, word, row, block, &header))) {
         hak_free_slow(block, function);
         return;
     }
-    hak_push_own(block, header, class_idx, function);
+    hak_push_own(block, header, row, function);
 }
 
 HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {

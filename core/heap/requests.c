@@ -131,13 +131,13 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
 }
 
 /* Apart, so that the other ways need no frame. */
-static HAK_NOINLINE void *move_own(const char *function, void *block, hak_header *header, size_t class_idx,
+static HAK_NOINLINE void *move_own(const char *function, void *block, hak_header *header, size_t row,
                                    size_t bytes) {
-    size_t usable_bytes = hak_class_block_bytes[class_idx];
+    size_t usable_bytes = hak_class_block_bytes[row - HAK_HEADER_LIVE];
     void *moved = hak_alloc_gate(bytes);
     if (HAK_LIKELY(moved != NULL)) {
         memcpy(moved, block, usable_bytes < bytes ? usable_bytes : bytes);
-        hak_push_own(block, header, class_idx, function);
+        hak_push_own(block, header, row, function);
     }
     return moved;
 }
@@ -150,16 +150,16 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
     }
     const struct hak_registry *registry = hak_registry_at_hand();
     hak_word word = hak_registry_word_in(registry, block);
-    size_t class_idx = hak_own_class(word);
+    size_t row = hak_own_row(word);
     hak_header *header;
-    if (HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT || bytes - 1 >= HAK_MID_MAX_BYTES) ||
-        HAK_UNLIKELY(!hak_own_is_live(registry, word, class_idx, block, &header))) {
+    if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW || bytes - 1 >= HAK_MID_MAX_BYTES) ||
+        HAK_UNLIKELY(!hak_own_is_live(registry, word, row, block, &header))) {
         return realloc_far(function, block, bytes);
     }
-    if (HAK_LIKELY(fits_in_place((unsigned)class_idx, bytes))) {
+    if (HAK_LIKELY(fits_in_place((unsigned)row - HAK_HEADER_LIVE, bytes))) {
         return block;
     }
-    return move_own(function, block, header, class_idx, bytes);
+    return move_own(function, block, header, row, bytes);
 }
 
 /* ---- questions --------------------------------------------------------------------------------- */

@@ -7,9 +7,14 @@
 #include "os/os.h"
 #include <errno.h>
 
-/* Behind the rows of the kinds: those of further units, class by class. */
-#define FIRST_FURTHER_ROW 8u
-_Static_assert(FIRST_FURTHER_ROW > HAK_KIND_LARGE_FREED, "each kind has a row");
+/*
+ * Further units, class by class. Their rows are behind those of first units, and what belongs to the kinds
+ * has the tag 0, which no heap has: so one compare tells a heap's first units from all else.
+ */
+#define FIRST_FURTHER_ROW                       (HAK_LAST_SLAB_ROW + 1)
+#define FURTHER_UNITS(idx, below, bytes, units) +(units)-1u
+_Static_assert(FIRST_FURTHER_ROW HAK_CLASS_TABLE(FURTHER_UNITS) <= HAK_REGISTRY_ROWS, "each unit has a row");
+_Static_assert(HAK_KIND_GUARDED < HAK_FIRST_SLAB_ROW, "each kind has a row");
 
 HAK_TABLE _Alignas(4096) struct hak_registry hak_registry;
 HAK_READ_MOSTLY struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
@@ -37,7 +42,7 @@ void hak_registry_init(void) {
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         hak_registry.reciprocal[c] = hak_registry.exact_below[c] = hak_class_reciprocal(c);
         for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
-            HAK_ASSERT(unit == 0 || row_of(c, unit) < HAK_FIRST_SLAB_ROW);
+            HAK_ASSERT(unit == 0 || row_of(c, unit) > HAK_LAST_SLAB_ROW);
             struct hak_registry_row *row = &hak_registry_rows[row_of(c, unit)];
             row->offset_bias = (uint32_t)(unit * HAK_UNIT_BYTES);
             row->class_idx = (uint8_t)c;
@@ -52,8 +57,7 @@ static hak_word word_of(unsigned row, uint64_t payload) {
 }
 
 hak_word hak_word_for_slab(unsigned class_idx, unsigned unit, const void *map, uint32_t heap_id) {
-    hak_word tag = heap_id % HAK_WORD_TAGS;
-    return word_of(row_of(class_idx, unit), (uintptr_t)map) | tag << HAK_WORD_ROW_BITS;
+    return word_of(row_of(class_idx, unit), (uintptr_t)map) | hak_word_low_of_heap(heap_id);
 }
 
 hak_word hak_word_for_record(enum hak_unit_kind kind, const void *record) {

@@ -34,9 +34,10 @@ enum hak_unit_kind {
 #define HAK_TOP_ENTRIES    ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
 #define HAK_WORD_LOW_BITS  16u /* of a word: row and tag */
 #define HAK_WORD_ROW_BITS  8u
-#define HAK_WORD_TAGS      (1u << (HAK_WORD_LOW_BITS - HAK_WORD_ROW_BITS))
-#define HAK_FIRST_SLAB_ROW HAK_HEADER_LIVE /* rows below belong to the kinds and to further units */
-#define HAK_REGISTRY_ROWS  (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT)
+#define HAK_WORD_TAGS      254u            /* of heaps, from 1 on; even, so that odd heaps have odd ones */
+#define HAK_FIRST_SLAB_ROW HAK_HEADER_LIVE /* below: rows of kinds; behind: of further units */
+#define HAK_LAST_SLAB_ROW  (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT - 1)
+#define HAK_REGISTRY_ROWS  (1u << HAK_WORD_ROW_BITS)
 
 typedef uint64_t hak_word;
 
@@ -116,13 +117,17 @@ HAK_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {
     return &hak_registry_rows[(uint8_t)word];
 }
 
-/* Tag and row of the first unit of a slab of class 0 of that heap: those of its other classes count on from
- * there. Two heaps may share a tag. */
-HAK_INLINE unsigned hak_word_low_of_heap(uint32_t heap_id) {
-    return heap_id % HAK_WORD_TAGS << HAK_WORD_ROW_BITS | HAK_FIRST_SLAB_ROW;
+/* The tag of a heap's slabs; 0 for number 0, which is nobody's. Two heaps may share a tag. */
+HAK_INLINE unsigned hak_word_tag_of_heap(uint32_t heap_id) {
+    return heap_id == 0 ? 0 : 1 + (heap_id - 1) % HAK_WORD_TAGS;
 }
 
-/* Of a slab's word: the number of the heap that it was last tagged with, modulo HAK_WORD_TAGS. */
+/* It where it stands in a word: the word's lower bits less these are the row, if the tag is the same. */
+HAK_INLINE unsigned hak_word_low_of_heap(uint32_t heap_id) {
+    return hak_word_tag_of_heap(heap_id) << HAK_WORD_ROW_BITS;
+}
+
+/* Of a slab's word: the tag of the heap that it was last tagged with. */
 HAK_INLINE unsigned hak_word_tag(hak_word word) {
     return (uint16_t)word >> HAK_WORD_ROW_BITS;
 }
@@ -170,6 +175,6 @@ void hak_registry_visit_mapped(hak_range_visitor visitor, void *context);
 /* Mapped bytes of leaves. */
 size_t hak_registry_mapped_bytes(void);
 
-_Static_assert(HAK_REGISTRY_ROWS <= 1u << HAK_WORD_ROW_BITS, "a row's number is a byte of a word");
+_Static_assert(HAK_WORD_TAGS < 1u << (HAK_WORD_LOW_BITS - HAK_WORD_ROW_BITS), "a tag is a byte of a word");
 
 #endif

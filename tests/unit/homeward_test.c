@@ -267,13 +267,30 @@ static void an_adopted_slab_is_tagged_anew(void **state) {
     assert_int_equal(pthread_join(holder, NULL), 0);
 }
 
-static void without_a_heap_no_block_is_ones_own(void **state) {
+/* Lower bits of a word, less a heap's: what the free gate looks at. */
+static unsigned own_row(hak_word word, uint32_t heap_id) {
+    return (uint16_t)word - hak_word_low_of_heap(heap_id);
+}
+
+static void first_units_of_a_heap_are_told_from_all_else(void **state) {
     (void)state;
-    for (uint32_t heap_id = 0; heap_id < 1000; heap_id++) {
+    for (uint32_t heap_id = 1; heap_id < 1000; heap_id++) {
         for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
             hak_word word = hak_word_for_slab(c, 0, NULL, heap_id);
-            assert_int_equal((uint16_t)word - hak_word_low_of_heap(heap_id), c);
-            assert_true((uint16_t)word - HAK_LOW_OF_NO_HEAP >= HAK_CLASS_COUNT);
+            assert_int_equal(own_row(word, heap_id), HAK_HEADER_LIVE + c);
+            assert_true((uint16_t)word - HAK_LOW_OF_NO_HEAP > HAK_LAST_SLAB_ROW);
+            assert_true(own_row(word, heap_id + 1) > HAK_LAST_SLAB_ROW);
+            assert_true(own_row(hak_word_for_slab(c, 0, NULL, HAK_OWNER_NOBODY), heap_id) >
+                        HAK_LAST_SLAB_ROW);
+            for (unsigned unit = 1; unit < hak_class_units[c]; unit++) {
+                word = hak_word_for_slab(c, unit, NULL, heap_id);
+                assert_true(own_row(word, heap_id) > HAK_LAST_SLAB_ROW);
+                assert_int_equal(hak_word_row(word)->class_idx, c);
+            }
+        }
+        for (unsigned kind = HAK_KIND_NONE; kind <= HAK_KIND_GUARDED; kind++) {
+            hak_word word = hak_word_for_number((enum hak_unit_kind)kind, 0);
+            assert_true(own_row(word, heap_id) > HAK_LAST_SLAB_ROW);
         }
     }
 }
@@ -289,7 +306,7 @@ int main(void) {
         TEST(a_foreign_block_is_not_handed_out_where_it_was_freed),
         TEST(own_blocks_of_any_unit_are_handed_out_again_at_once),
         TEST(an_adopted_slab_is_tagged_anew),
-        TEST(without_a_heap_no_block_is_ones_own),
+        TEST(first_units_of_a_heap_are_told_from_all_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
