@@ -116,6 +116,46 @@ static void the_first_leaf_is_home(void **state) {
     hak_free(block);
 }
 
+static int sum_up(void *start, size_t bytes, void *sum_bytes) {
+    assert_non_null(start);
+    *(size_t *)sum_bytes += bytes;
+    return 0;
+}
+
+static int count_one(void *start, size_t bytes, void *count) {
+    (void)start;
+    (void)bytes;
+    ++*(unsigned *)count;
+    return 1;
+}
+
+/* The home ends there: the first unit of the next leaf is not looked up in it. */
+static void the_unit_behind_the_home_is_in_the_next_leaf(void **state) {
+    (void)state;
+    hak_free(hak_malloc(100));
+    /* relaxed: one thread */
+    uintptr_t behind = ((uintptr_t)1 << HAK_LEAF_SHIFT) - hak_atomic_load_relaxed(&hak_registry_minus_home);
+    if (!hak_registry_covers((const void *)behind)) {
+        skip();
+    }
+    assert_int_equal(hak_registry_prepare((const void *)behind, HAK_UNIT_BYTES), 0);
+    hak_registry_store((const void *)behind, hak_word_for_number(HAK_KIND_LARGE_FREED, 1234));
+    assert_int_equal(hak_word_number(hak_registry_word((const void *)behind)), 1234);
+    hak_registry_store((const void *)behind, 0);
+}
+
+static void all_leaves_but_the_home_are_mapped_memory(void **state) {
+    size_t visited_bytes = 0;
+    unsigned visits = 0;
+    (void)state;
+    assert_int_equal(hak_registry_prepare((const void *)((uintptr_t)0x105 << 32), HAK_UNIT_BYTES), 0);
+    assert_int_equal(hak_registry_prepare((const void *)((uintptr_t)0x107 << 32), HAK_UNIT_BYTES), 0);
+    hak_registry_visit_mapped(sum_up, &visited_bytes);
+    assert_in_range(visited_bytes, 2 * HAK_LEAF_UNITS * sizeof(hak_word), hak_registry_mapped_bytes());
+    hak_registry_visit_mapped(count_one, &visits);
+    assert_int_equal(visits, 1);
+}
+
 static void metadata_is_zeroed_aligned_and_disjoint(void **state) {
     (void)state;
     enum { COUNT = 400 };
@@ -161,6 +201,8 @@ int main(void) {
         cmocka_unit_test(any_pointer_value_may_be_looked_up),
         cmocka_unit_test(stored_words_are_found_in_any_leaf),
         cmocka_unit_test(the_first_leaf_is_home),
+        cmocka_unit_test(the_unit_behind_the_home_is_in_the_next_leaf),
+        cmocka_unit_test(all_leaves_but_the_home_are_mapped_memory),
         cmocka_unit_test(metadata_is_zeroed_aligned_and_disjoint),
         cmocka_unit_test(header_maps_keep_to_themselves),
     };
