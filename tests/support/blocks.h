@@ -1,10 +1,12 @@
 /*
- * blocks.h - many blocks of one size, by hakmem's own names.
+ * blocks.h - many blocks of one size, by hakmem's own names; slabs of theirs that are orphans.
  */
 #ifndef HAK_TESTS_SUPPORT_BLOCKS_H
 #define HAK_TESTS_SUPPORT_BLOCKS_H
 
 #include "hakmem.h"
+#include "meta/classes.h"
+#include "slab/orphans.h"
 #include "support/test.h"
 
 #include <stddef.h>
@@ -21,6 +23,16 @@ static inline void blocks_free(void *const *blocks, size_t count) {
     for (size_t i = 0; i < count; i++) {
         hak_free(blocks[i]);
     }
+}
+
+/* Orphans of the class that has blocks of that size, sparse ones not counted. */
+static inline size_t blocks_orphaned_slabs(size_t bytes) {
+    size_t slabs = 0;
+    for (unsigned side = 0; side < HAK_ORPHAN_SIDES; side++) {
+        /* relaxed: nobody else works */
+        slabs += hak_atomic_load_relaxed(&hak_orphans_of(hak_class_of(bytes), side)->count);
+    }
+    return slabs;
 }
 
 #endif

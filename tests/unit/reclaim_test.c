@@ -5,9 +5,7 @@
 #include "heap/heap.h"
 #include "heap/reclaim.h"
 #include "large/large.h"
-#include "meta/classes.h"
 #include "slab/blocks.h"
-#include "slab/orphans.h"
 #include "slab/superslab.h"
 #include "support/blocks.h"
 #include "support/stepper.h"
@@ -22,15 +20,6 @@
 
 static void *blocks[SLABS * PER_SLAB]; /* the first that the process has */
 
-static size_t orphans(void) {
-    unsigned class_idx = hak_class_of(BLOCK_BYTES);
-    size_t count = 0;
-    for (unsigned side = 0; side < HAK_ORPHAN_SIDES; side++) {
-        count += hak_atomic_load_relaxed(&hak_orphans_of(class_idx, side)->count);
-    }
-    return count;
-}
-
 /* They wait for the main thread, which does not come. */
 static void free_one_of_each_slab_and_share(void) {
     for (unsigned slab = 0; slab < SLABS; slab++) {
@@ -43,10 +32,10 @@ static void a_single_free_block_is_shared_from_the_first_slab_on(void **state) {
     struct stepper other;
     (void)state;
     assert_ptr_equal(hak_slab_of_block(blocks[0]), hak_slab_at(0));
-    assert_int_equal(orphans(), 0);
+    assert_int_equal(blocks_orphaned_slabs(BLOCK_BYTES), 0);
     stepper_start(&other);
     stepper_do(&other, free_one_of_each_slab_and_share);
-    assert_int_equal(orphans(), SLABS);
+    assert_int_equal(blocks_orphaned_slabs(BLOCK_BYTES), SLABS);
     stepper_end(&other);
     for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
         if (i % PER_SLAB != 0) {

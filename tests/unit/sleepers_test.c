@@ -12,7 +12,6 @@
 #include "heap/homeward.h"
 #include "heap/reclaim.h"
 #include "meta/classes.h"
-#include "slab/orphans.h"
 #include "support/blocks.h"
 #include "support/stepper.h"
 #include "support/target.h"
@@ -226,23 +225,15 @@ static void one_slab_that_waits_is_used(void **state) {
     end_sleeper(0, 1);
 }
 
-static size_t orphans(void) {
-    unsigned class_idx = hak_class_of(BLOCK_BYTES);
-    size_t count = 0;
-    for (unsigned side = 0; side < HAK_ORPHAN_SIDES; side++) {
-        count += hak_atomic_load_relaxed(&hak_orphans_of(class_idx, side)->count);
-    }
-    return count;
-}
-
 /* Before an allocation fails nothing waits; but of the slabs that are full there is nothing to be had. */
 static void slabs_are_shared_when_memory_is_short(void **state) {
     (void)state;
     start_sleeper(0, SLABS / 2);
-    size_t before = orphans(), waited = waiting();
+    size_t before = blocks_orphaned_slabs(BLOCK_BYTES), waited = waiting();
     hak_reclaim_blocks(hak_heap_attach());
     assert_int_equal(waiting(), 0);
-    assert_in_range(orphans() - before, waited, waited + 1); /* and the one that it allocates from */
+    assert_in_range(blocks_orphaned_slabs(BLOCK_BYTES) - before, waited,
+                    waited + 1); /* and the one that it allocates from */
     end_sleeper(0, SLABS / 2);
 }
 
