@@ -50,7 +50,7 @@ static const char *check_words(const struct slab *slab) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
         const void *address = (const void *)(slab->base + unit * HAK_UNIT_BYTES);
         hak_word word = hak_registry_word(address);
-        uint32_t tag = (uint16_t)word >> HAK_WORD_ROW_BITS; /* a hint only: any is right */
+        unsigned tag = hak_word_tag(word); /* a hint only: any heap's is right */
         if (word != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map, tag)) {
             return "slab: a registry word does not name its header map";
         }

@@ -11,22 +11,16 @@ static struct block_ref refs[KIT_BLOCKS];
 static struct block_ref taken[2];
 static unsigned taken_count;
 
-static void attach(void) {
-    (void)hak_heap_attach();
-}
-
 static void fill_a_slab(void) {
     kit_take(KIT_CLASS, refs, KIT_BLOCKS);
 }
 
 static void free_first(void) {
-    kit_use(&refs[0]);
-    kit_return(&refs[0], 1);
+    kit_free(&refs[0]);
 }
 
 static void free_second(void) {
-    kit_use(&refs[1]);
-    kit_return(&refs[1], 1);
+    kit_free(&refs[1]);
 }
 
 /* The owner's refill: what it gets is its own. */
@@ -41,7 +35,7 @@ const struct model_scenario model_remote_free = {
     .name = "remote-free",
     .claim =
         "a block freed remotely reaches the owner's refill with all its last user wrote, or stays listed",
-    .set_up = {fill_a_slab, attach},
+    .set_up = {fill_a_slab, kit_attach},
     .run = {refill, free_first},
     .check = kit_is_sound,
 };
@@ -54,10 +48,8 @@ static void exhaust_a_slab(void) {
 }
 
 static void free_two(void) {
-    kit_use(&refs[0]);
-    kit_return(&refs[0], 1);
-    kit_use(&refs[1]);
-    kit_return(&refs[1], 1);
+    kit_free(&refs[0]);
+    kit_free(&refs[1]);
 }
 
 static void drain_and_refill(void) {
@@ -70,7 +62,7 @@ const struct model_scenario model_remote_listing = {
     .name = "remote-listing",
     .claim =
         "the first free of an exhausted slab lists it with its owner, the second finds it listed or taken",
-    .set_up = {exhaust_a_slab, attach},
+    .set_up = {exhaust_a_slab, kit_attach},
     .run = {drain_and_refill, free_two},
     .check = kit_is_sound,
 };
@@ -78,7 +70,7 @@ const struct model_scenario model_remote_listing = {
 const struct model_scenario model_remote_frees = {
     .name = "remote-frees",
     .claim = "two remote frees and the owner's refill: none is lost, none is handed out twice",
-    .set_up = {fill_a_slab, attach, attach},
+    .set_up = {fill_a_slab, kit_attach, kit_attach},
     .run = {refill, free_first, free_second},
     .check = kit_is_sound,
 };
@@ -100,7 +92,7 @@ static void refill_by_hint(void) {
 const struct model_scenario model_retire = {
     .name = "retire",
     .claim = "of the frees that complete a slab one retires it, once, unless its owner takes of it first",
-    .set_up = {leave_two, attach, attach},
+    .set_up = {leave_two, kit_attach, kit_attach},
     .run = {refill_by_hint, free_first, free_second},
     .check = kit_is_sound,
 };
@@ -122,7 +114,7 @@ static void take_another_class(void) {
 const struct model_scenario model_retire_reuse = {
     .name = "retire-reuse",
     .claim = "a hint to a slab that was retired and is another class's by now is dropped",
-    .set_up = {leave_two, attach, attach},
+    .set_up = {leave_two, kit_attach, kit_attach},
     .run = {refill_by_hint, free_both, take_another_class},
     .check = kit_is_sound,
 };
@@ -159,7 +151,7 @@ static void free_what_comes(void) {
 const struct model_scenario model_far_free = {
     .name = "far-free",
     .claim = "a block that another thread frees by the gate goes home in its batch, and its owner may get it",
-    .set_up = {attach_and_hold_one, attach},
+    .set_up = {attach_and_hold_one, kit_attach},
     .run = {allocate_and_hand_over, free_what_comes},
     .check = kit_is_sound,
 };
@@ -228,7 +220,7 @@ static void be_release(void) {
 const struct model_scenario model_far_sweep = {
     .name = "far-sweep",
     .claim = "a block that another thread freed by the gate is the owner's with all its last user wrote",
-    .set_up = {leave_one_counted, attach},
+    .set_up = {leave_one_counted, kit_attach},
     .run = {sweep_two, free_by_gate},
     .check = kit_is_sound,
 };
@@ -237,7 +229,7 @@ const struct model_scenario model_far_sweep_release = {
     .name = "far-sweep-release",
     .claim = "the same in the release flavour, which does not tell two frees apart",
     .prepare = be_release,
-    .set_up = {leave_one_counted, attach},
+    .set_up = {leave_one_counted, kit_attach},
     .run = {sweep_two, free_by_gate},
     .check = kit_is_sound,
 };
@@ -246,7 +238,7 @@ const struct model_scenario model_far_sweep_metered = {
     .name = "far-sweep-metered",
     .claim = "the same where every operation takes the slow path",
     .prepare = be_metered,
-    .set_up = {leave_one_counted, attach},
+    .set_up = {leave_one_counted, kit_attach},
     .run = {sweep_two, free_by_gate},
     .check = kit_is_sound,
 };
@@ -254,7 +246,7 @@ const struct model_scenario model_far_sweep_metered = {
 const struct model_scenario model_far_sweep_many = {
     .name = "far-sweep-many",
     .claim = "the same for each of the words in which headers are read",
-    .set_up = {leave_one_of_many_counted, attach},
+    .set_up = {leave_one_of_many_counted, kit_attach},
     .run = {sweep_two_of_many, free_last_by_gate},
     .check = kit_is_sound,
 };
@@ -262,7 +254,7 @@ const struct model_scenario model_far_sweep_many = {
 const struct model_scenario model_cold_sweep = {
     .name = "cold-sweep",
     .claim = "a block that goes home alone, past a cold class's cache, likewise, before it is counted too",
-    .set_up = {leave_one_counted, attach},
+    .set_up = {leave_one_counted, kit_attach},
     .run = {sweep_two, free_at_once},
     .check = kit_is_sound,
 };

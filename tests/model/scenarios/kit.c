@@ -5,6 +5,10 @@
 #include "heap/supply.h"
 #include "process/verify.h"
 
+void kit_attach(void) {
+    (void)hak_heap_attach();
+}
+
 void kit_take(unsigned class_idx, struct block_ref *refs, unsigned count) {
     struct heap *heap = hak_heap_attach();
     unsigned got = 0;
@@ -19,6 +23,19 @@ void kit_take(unsigned class_idx, struct block_ref *refs, unsigned count) {
     }
 }
 
+void kit_take_of_two_slabs(struct block_ref *refs, unsigned count) {
+    kit_take(KIT_CLASS, refs, count);
+    struct block_ref swap = refs[1];
+    refs[1] = refs[KIT_BLOCKS];
+    refs[KIT_BLOCKS] = swap;
+    MODEL_CHECK(kit_slab(&refs[0]) != kit_slab(&refs[1]));
+}
+
+void kit_refill(struct block_ref *ref) {
+    MODEL_CHECK(hak_supply_take(hak_heap_attach(), KIT_CLASS, ref, 1) == 1);
+    kit_use(ref);
+}
+
 void kit_use(const struct block_ref *ref) {
     ++*(unsigned *)ref->block;
 }
@@ -26,6 +43,11 @@ void kit_use(const struct block_ref *ref) {
 void kit_return(const struct block_ref *refs, unsigned count) {
     struct heap *heap = hak_heap_attach();
     (void)hak_blocks_return(refs, count, heap->id, hak_heap_handle_event, heap);
+}
+
+void kit_free(const struct block_ref *ref) {
+    kit_use(ref);
+    kit_return(ref, 1);
 }
 
 struct slab *kit_slab(const struct block_ref *ref) {

@@ -11,34 +11,20 @@
 static struct block_ref refs[2 * KIT_BLOCKS + 1];
 static struct block_ref taken[3];
 
-static void attach(void) {
-    (void)hak_heap_attach();
-}
-
-static void take_one(struct block_ref *ref) {
-    MODEL_CHECK(hak_supply_take(hak_heap_attach(), KIT_CLASS, ref, 1) == 1);
-    kit_use(ref);
-}
-
 static void refill_first(void) {
-    take_one(&taken[0]);
+    kit_refill(&taken[0]);
 }
 
 static void refill_second(void) {
-    take_one(&taken[1]);
-}
-
-static void free_block(struct block_ref *ref) {
-    kit_use(ref);
-    kit_return(ref, 1);
+    kit_refill(&taken[1]);
 }
 
 static void free_first(void) {
-    free_block(&refs[0]);
+    kit_free(&refs[0]);
 }
 
 static void free_second(void) {
-    free_block(&refs[1]);
+    kit_free(&refs[1]);
 }
 
 /* A slab of which two blocks are free is an orphan. */
@@ -56,7 +42,7 @@ static void one_block_each(void) {
 const struct model_scenario model_orphan_adopt = {
     .name = "orphan-adopt",
     .claim = "two threads that want an orphan: one adopts it, each gets a block of its own",
-    .set_up = {leave_an_orphan, attach, attach},
+    .set_up = {leave_an_orphan, kit_attach, kit_attach},
     .run = {refill_first, refill_second},
     .check = one_block_each,
 };
@@ -64,7 +50,7 @@ const struct model_scenario model_orphan_adopt = {
 const struct model_scenario model_orphan_free = {
     .name = "orphan-free",
     .claim = "frees into an orphan while it is adopted are counted where it is then",
-    .set_up = {leave_an_orphan, attach, attach},
+    .set_up = {leave_an_orphan, kit_attach, kit_attach},
     .run = {refill_first, free_first, free_second},
     .check = kit_is_sound,
 };
@@ -78,7 +64,7 @@ static void own_two_slabs(void) {
 const struct model_scenario model_thread_exit_free = {
     .name = "thread-exit",
     .claim = "blocks freed while their owner ends are found by whoever comes next, in a list that is open",
-    .set_up = {own_two_slabs, attach},
+    .set_up = {own_two_slabs, kit_attach},
     .run = {model_thread_exit, free_first},
     .check = kit_is_sound,
 };
@@ -86,11 +72,7 @@ const struct model_scenario model_thread_exit_free = {
 /* ---- the owner's list ---- */
 
 static void fill_two_slabs(void) {
-    kit_take(KIT_CLASS, refs, 2 * KIT_BLOCKS + 1); /* one more, so that both are exhausted and nowhere */
-    struct block_ref swap = refs[1];
-    refs[1] = refs[KIT_BLOCKS];
-    refs[KIT_BLOCKS] = swap;
-    MODEL_CHECK(kit_slab(&refs[0]) != kit_slab(&refs[1]));
+    kit_take_of_two_slabs(refs, 2 * KIT_BLOCKS + 1); /* one more, so that both are exhausted and nowhere */
 }
 
 static void drain(void) {
@@ -100,7 +82,7 @@ static void drain(void) {
 const struct model_scenario model_remote_list = {
     .name = "remote-list",
     .claim = "two slabs put into their owner's list while he takes them up: each is in it or with him",
-    .set_up = {fill_two_slabs, attach, attach},
+    .set_up = {fill_two_slabs, kit_attach, kit_attach},
     .run = {drain, free_first, free_second},
     .check = kit_is_sound,
 };
@@ -123,7 +105,7 @@ const struct model_scenario model_heap_birth = {
 const struct model_scenario model_heap_birth_frees = {
     .name = "heap-birth-frees",
     .claim = "the same with two that free",
-    .set_up = {leave_an_orphan, NULL, attach},
+    .set_up = {leave_an_orphan, NULL, kit_attach},
     .run = {free_first, take_over, free_second},
     .check = kit_is_sound,
     .is_deep = true,
@@ -140,8 +122,8 @@ static void walk_heaps(void) {
 const struct model_scenario model_heap_table = {
     .name = "heap-table",
     .claim = "who finds a heap in the table finds it filled in",
-    .set_up = {attach},
-    .run = {walk_heaps, attach, attach},
+    .set_up = {kit_attach},
+    .run = {walk_heaps, kit_attach, kit_attach},
 };
 
 /* ---- whoever lists a slab, or takes it up, finds all its blocks free ---- */
@@ -164,7 +146,7 @@ static void carve_on_and_orphan(void) {
 const struct model_scenario model_orphan_complete = {
     .name = "orphan-complete",
     .claim = "the free that completes a slab while it becomes an orphan retires it, or who lists it does",
-    .set_up = {carve_two, attach},
+    .set_up = {carve_two, kit_attach},
     .run = {carve_on_and_orphan, free_first},
     .check = kit_is_sound,
 };
@@ -175,7 +157,7 @@ static void exhaust_one(void) {
 
 /* The first lists the slab with its owner, the rest completes it. */
 static void free_one_then_all(void) {
-    free_block(&refs[0]);
+    kit_free(&refs[0]);
     for (unsigned i = 1; i < KIT_BLOCKS; i++) {
         kit_use(&refs[i]);
     }
@@ -185,7 +167,7 @@ static void free_one_then_all(void) {
 const struct model_scenario model_drain_complete = {
     .name = "drain-complete",
     .claim = "an owner that takes up a slab all of whose blocks are freed meanwhile retires it, or they do",
-    .set_up = {exhaust_one, attach},
+    .set_up = {exhaust_one, kit_attach},
     .run = {drain, free_one_then_all},
     .check = kit_is_sound,
 };

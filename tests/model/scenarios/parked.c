@@ -14,10 +14,6 @@ static void *first, *second;
 static unsigned freed_count;
 static _Atomic unsigned freed[3];
 
-static void attach(void) {
-    (void)hak_heap_attach();
-}
-
 static void use(void *block) {
     ++*(unsigned *)block;
 }
@@ -68,7 +64,7 @@ const struct model_scenario model_parked_pair = {
     .name = "parked-pair",
     .claim = "a run parked by one thread and taken by another carries all its last user wrote",
     .prepare = share_a_shard,
-    .set_up = {attach, attach},
+    .set_up = {kit_attach, kit_attach},
     .run = {free_first, ask_and_use},
     .check = is_sound,
 };
@@ -86,7 +82,7 @@ const struct model_scenario model_parked_flush = {
     .name = "parked-flush",
     .claim = "a run is taken by a request or by the flush that empties its slot, never by both",
     .prepare = share_a_shard,
-    .set_up = {attach, attach, attach},
+    .set_up = {kit_attach, kit_attach, kit_attach},
     .run = {free_first, ask_and_use, flush_and_ask},
     .check = is_sound,
 };
@@ -111,7 +107,7 @@ const struct model_scenario model_parked_double = {
     .name = "parked-double-free",
     .claim = "of two frees of one run, one is right and the other is told so",
     .prepare = share_a_shard,
-    .set_up = {attach, attach, attach},
+    .set_up = {kit_attach, kit_attach, kit_attach},
     .run = {free_if_live, free_if_live, free_second},
     .check = one_was_right,
 };

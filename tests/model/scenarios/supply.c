@@ -15,10 +15,6 @@ static struct block_ref refs[3 * KIT_BLOCKS];
 static struct block_ref taken[2];
 static struct slab *used_slab;
 
-static void attach(void) {
-    (void)hak_heap_attach();
-}
-
 /* Two slabs were used and retired: their units are free and dirty. One more is in use, with one live block.
  */
 static void leave_dirty_units(void) {
@@ -49,8 +45,7 @@ static void take_second(void) {
 
 /* Completes the slab that is left: it retires, its units become free and dirty. */
 static void free_the_last(void) {
-    kit_use(&refs[0]);
-    kit_return(&refs[0], 1);
+    kit_free(&refs[0]);
 }
 
 static void each_has_its_own(void) {
@@ -61,7 +56,7 @@ static void each_has_its_own(void) {
 const struct model_scenario model_units = {
     .name = "units",
     .claim = "two threads that set up slabs while a third one's retires: every unit has one owner",
-    .set_up = {leave_dirty_units, attach, attach},
+    .set_up = {leave_dirty_units, kit_attach, kit_attach},
     .run = {free_the_last, take_first, take_second},
     .check = each_has_its_own,
 };
@@ -69,7 +64,7 @@ const struct model_scenario model_units = {
 const struct model_scenario model_purge_units = {
     .name = "purge-units",
     .claim = "units that are being purged are nobody's: no block lies on a page that is being given back",
-    .set_up = {leave_dirty_units, attach, attach},
+    .set_up = {leave_dirty_units, kit_attach, kit_attach},
     .run = {purge_all, take_first, free_the_last},
     .check = kit_is_sound,
 };
@@ -97,8 +92,7 @@ static void purge_blocks(void) {
 }
 
 static void free_another(void) {
-    kit_use(&refs[1]);
-    kit_return(&refs[1], 1);
+    kit_free(&refs[1]);
 }
 
 static void refill(void) {
@@ -109,7 +103,7 @@ static void refill(void) {
 const struct model_scenario model_purge_blocks = {
     .name = "purge-blocks",
     .claim = "a purge under the lease touches free blocks alone, whoever frees or refills meanwhile",
-    .set_up = {leave_free_blocks, attach, attach},
+    .set_up = {leave_free_blocks, kit_attach, kit_attach},
     .run = {refill, purge_blocks, free_another},
     .check = kit_is_sound,
 };
@@ -122,7 +116,7 @@ static void orphan_it(void) {
 const struct model_scenario model_purge_orphan = {
     .name = "purge-orphan",
     .claim = "an orphan whose free blocks are purged is adopted before or after, not meanwhile",
-    .set_up = {orphan_it, attach, attach},
+    .set_up = {orphan_it, kit_attach, kit_attach},
     .run = {refill, purge_blocks},
     .check = kit_is_sound,
 };
@@ -130,15 +124,14 @@ const struct model_scenario model_purge_orphan = {
 const struct model_scenario model_purge_twice = {
     .name = "purge-twice",
     .claim = "two purges of a slab whose owner asks for it meanwhile: one after the other, and it is listed",
-    .set_up = {leave_free_blocks, attach, attach},
+    .set_up = {leave_free_blocks, kit_attach, kit_attach},
     .run = {refill, purge_blocks, purge_blocks},
     .check = kit_is_sound,
 };
 
 /* The last five blocks are freed one and four at a time, while the slab may be leased for a purge. */
 static void free_the_rest(void) {
-    kit_use(&refs[0]);
-    kit_return(&refs[0], 1);
+    kit_free(&refs[0]);
     for (unsigned i = 1; i < 5; i++) {
         kit_use(&refs[i]);
     }
@@ -154,7 +147,7 @@ static void purge_blocks_and_reuse(void) {
 const struct model_scenario model_purge_complete = {
     .name = "purge-complete",
     .claim = "a slab that is completed while its pages are purged is retired by whoever purged, once",
-    .set_up = {leave_free_blocks, attach, attach},
+    .set_up = {leave_free_blocks, kit_attach, kit_attach},
     .run = {purge_blocks_and_reuse, free_the_rest},
     .check = kit_is_sound,
 };
@@ -179,14 +172,13 @@ static void leave_thin(void) {
 }
 
 static void free_first_block(void) {
-    kit_use(&refs[0]);
-    kit_return(&refs[0], 1);
+    kit_free(&refs[0]);
 }
 
 const struct model_scenario model_thin_refill = {
     .name = "thin-refill",
     .claim = "a slab that a free makes thin while its owner takes of it counts as what it is in the end",
-    .set_up = {leave_two_blocks, attach},
+    .set_up = {leave_two_blocks, kit_attach},
     .run = {refill, free_first_block},
     .check = kit_is_sound,
 };
@@ -194,7 +186,7 @@ const struct model_scenario model_thin_refill = {
 const struct model_scenario model_thin_purge = {
     .name = "thin-purge",
     .claim = "a slab that a free makes thin is purged by whoever purges, or counts as dirty",
-    .set_up = {leave_two_blocks, attach},
+    .set_up = {leave_two_blocks, kit_attach},
     .run = {purge_all, free_first_block},
     .check = kit_is_sound,
 };
@@ -203,7 +195,7 @@ const struct model_scenario model_thin_trim = {
     .name = "thin-trim",
     .claim = "a thin slab that its owner refills from is purged by whoever purges before or after, and "
              "counts once",
-    .set_up = {leave_thin, attach},
+    .set_up = {leave_thin, kit_attach},
     .run = {refill, purge_all},
     .check = kit_is_sound,
 };
@@ -211,7 +203,7 @@ const struct model_scenario model_thin_trim = {
 const struct model_scenario model_thin = {
     .name = "thin-all",
     .claim = "the same with a purge of that slab, all three at once: no page of a block taken is given back",
-    .set_up = {leave_two_blocks, attach, attach},
+    .set_up = {leave_two_blocks, kit_attach, kit_attach},
     .run = {refill, free_first_block, purge_blocks},
     .check = kit_is_sound,
     .is_deep = true,
@@ -245,7 +237,7 @@ static void lease_what_is_new(void) {
 const struct model_scenario model_prefill = {
     .name = "prefill",
     .claim = "slabs fetched ahead of need can be leased by others once they are warm, and are whole then",
-    .set_up = {keep_missing, attach},
+    .set_up = {keep_missing, kit_attach},
     .run = {refill_and_prefill, lease_what_is_new},
     .check = kit_is_sound,
 };
@@ -265,7 +257,7 @@ static void verify(void) {
 const struct model_scenario model_verify = {
     .name = "verify",
     .claim = "verification beside a free finds nothing broken",
-    .set_up = {leave_free_blocks_and_time_passing, attach},
+    .set_up = {leave_free_blocks_and_time_passing, kit_attach},
     .run = {verify, free_another},
     .check = kit_is_sound,
 };
