@@ -64,8 +64,9 @@ struct heap {
     struct heap *next_free;   /* under the heaps lock */
     _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
     struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */
-    _Atomic uint64_t remote_waits_since_ms; /* 0 unless others have seen it wait: see sleepers.h */
-    uint32_t looked_at;                     /* owner only: the heap that it looked at last in sleepers.c */
+    _Atomic uint64_t remote_waits_since_ms;   /* 0 unless others have seen it wait: see sleepers.h */
+    _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
+    uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */
     struct homeward homeward;
     struct sampling sampling;
     struct class_state classes[HAK_CLASS_COUNT];

@@ -4,20 +4,37 @@
 #include "heap/sleepers.h"
 #include "os/os.h"
 #include "slab/orphans.h"
+#include "slab/superslab.h"
 
-#define LOOKS_MAX   16u /* heaps that one visit looks at */
-#define HAND_ON_MAX 16u /* slabs that it hands on */
-#define ASLEEP_MS   10u /* that slabs wait: an owner who works takes them up far sooner */
+#define LOOKS_MAX       16u /* heaps that one visit looks at */
+#define HAND_ON_MAX     16u /* slabs that it hands on */
+#define ASLEEP_MS       10u /* that slabs wait: an owner who works takes them up far sooner */
+#define ASLEEP_GROWN_MS 2u  /* the same while the program has grown, */
+#define GROWN_BY        2u  /* by so many SuperSlabs */
+
+struct moment {
+    uint64_t ms;
+    size_t superslabs; /* mapped then */
+};
+
+static struct moment moment_now(void) {
+    struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    return (struct moment){.ms = hak_os_now_ms(), .superslabs = counts.mapped};
+}
 
 /* Whether the list waits for long. Who is the first to see it wait notes when that was. */
-static bool is_asleep(struct heap *heap, uint64_t now_ms) {
-    /* relaxed: a hint; two who note it at a time note the same */
+static bool is_asleep(struct heap *heap, struct moment now) {
+    /* relaxed: hints; two who note them at a time note the same, or nearly */
     uint64_t since_ms = hak_atomic_load_relaxed(&heap->remote_waits_since_ms);
     if (since_ms == 0) {
-        hak_atomic_store_relaxed(&heap->remote_waits_since_ms, now_ms); /* relaxed: as above */
+        hak_atomic_store_relaxed(&heap->remote_waits_since_mapped, now.superslabs); /* relaxed: as above */
+        hak_atomic_store_relaxed(&heap->remote_waits_since_ms, now.ms);             /* relaxed: as above */
         return false;
     }
-    return now_ms >= since_ms + ASLEEP_MS;
+    /* relaxed: as above */
+    bool has_grown = now.superslabs >= hak_atomic_load_relaxed(&heap->remote_waits_since_mapped) + GROWN_BY;
+    return now.ms >= since_ms + (has_grown ? ASLEEP_GROWN_MS : ASLEEP_MS);
 }
 
 /* At most so many slabs of the heap's list become orphans. Returns how many did. */
@@ -34,7 +51,7 @@ static unsigned hand_on(struct heap *sleeper, unsigned slabs_max) {
 bool hak_sleepers_hand_on(struct heap *heap) {
     uint32_t heaps = hak_heap_last_id();
     uint32_t looks = heaps < LOOKS_MAX ? heaps : LOOKS_MAX;
-    uint64_t now_ms = 0;
+    struct moment now = {0};
     unsigned left = HAND_ON_MAX;
     for (; looks != 0 && left != 0; looks--) {
         heap->looked_at = heap->looked_at < heaps ? heap->looked_at + 1 : 1;
@@ -42,8 +59,8 @@ bool hak_sleepers_hand_on(struct heap *heap) {
         if (other == NULL || hak_slab_list_looks_empty(&other->remote)) {
             continue;
         }
-        now_ms = now_ms != 0 ? now_ms : hak_os_now_ms();
-        if (is_asleep(other, now_ms)) {
+        now = now.ms != 0 ? now : moment_now();
+        if (is_asleep(other, now)) {
             left -= hand_on(other, left);
         }
     }

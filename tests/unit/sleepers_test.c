@@ -11,7 +11,9 @@
 #include "heap/heap.h"
 #include "heap/homeward.h"
 #include "heap/reclaim.h"
+#include "heap/sleepers.h"
 #include "meta/classes.h"
+#include "slab/superslab.h"
 #include "support/blocks.h"
 #include "support/stepper.h"
 #include "support/target.h"
@@ -27,15 +29,21 @@
 #define SLEEPERS    2u
 #define STAYS       8u  /* one block in so many stays */
 #define ASLEEP_MS   10u /* after which the owner of slabs that wait counts as asleep */
+#define GROWN_MS    2u  /* the same while the program has grown by */
+#define GROWN_BY    2u  /* SuperSlabs */
 #define AT_A_TIME   16u /* slabs that are handed on for one that is missed */
-#define OTHERS      20u /* more heaps than one visit looks at */
+#define LOOKED_AT   16u /* heaps, by one visit */
+#define OTHERS      20u /* more than those */
 #define WORK_BLOCKS (2 * PER_SLAB)
+#define GROWN_BYTES 32768u
 
 static uint64_t clock_ms = 1000000;
 static void *blocks[SLEEPERS][BLOCKS];
 static void *mine[SLEEPERS * BLOCKS];
 static unsigned mine_count;
 static void *works[WORK_BLOCKS];
+static void *grown[1024];
+static unsigned grown_count;
 static struct stepper sleepers[SLEEPERS];
 static struct heap *heaps[SLEEPERS];
 static unsigned current; /* sleeper: the one that fills slabs, and whose slabs are counted */
@@ -119,6 +127,24 @@ static void miss_a_slab(void) {
     }
 }
 
+static size_t mapped(void) {
+    struct hak_superslab_counts counts;
+    hak_superslab_count(&counts);
+    return counts.mapped;
+}
+
+static void grow_by(unsigned superslabs) {
+    for (size_t before = mapped(); mapped() < before + superslabs; grown_count++) {
+        CHECK(grown_count < COUNT_OF(grown));
+        blocks_take(&grown[grown_count], 1, GROWN_BYTES);
+    }
+}
+
+static void free_grown(void) {
+    blocks_free(grown, grown_count);
+    grown_count = 0;
+}
+
 static void free_rest(unsigned number, unsigned slabs) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         if (i % STAYS == 0 || i >= slabs * PER_SLAB) {
@@ -172,26 +198,92 @@ static void an_owner_who_works_keeps_its_slabs(void **state) {
     end_sleeper(0, SLABS);
 }
 
-/* Each look goes on with the heap after the last. */
-static void a_sleeper_among_many_heaps_is_found(void **state) {
+/* Who waits for one that sleeps fills new memory meanwhile. */
+static void while_the_program_grows_less_is_waited(void **state) {
     (void)state;
-    static struct stepper others[OTHERS];
     start_sleeper(0, SLABS);
+    miss_a_slab();
+    size_t before = waiting();
+    grow_by(GROWN_BY);
+    clock_ms += GROWN_MS - 1;
+    miss_a_slab();
+    assert_int_equal(waiting(), before);
+    clock_ms += 1;
+    miss_a_slab();
+    assert_int_equal(before - waiting(), AT_A_TIME);
+    free_grown();
+    end_sleeper(0, SLABS);
+}
+
+static void a_little_growth_hurries_nobody(void **state) {
+    (void)state;
+    start_sleeper(0, SLABS);
+    miss_a_slab();
+    size_t before = waiting();
+    grow_by(GROWN_BY - 1);
+    clock_ms += ASLEEP_MS - 1;
+    miss_a_slab();
+    assert_int_equal(waiting(), before);
+    free_grown();
+    end_sleeper(0, SLABS);
+}
+
+static struct stepper others[OTHERS];
+
+static void start_others(void) {
     for (unsigned i = 0; i < OTHERS; i++) {
         stepper_start(&others[i]);
         stepper_do(&others[i], attach);
     }
+}
+
+static void end_others(void) {
+    for (unsigned i = 0; i < OTHERS; i++) {
+        stepper_end(&others[i]);
+    }
+}
+
+/* Two visits look at every heap, two more come by what they have seen to wait. */
+static void look_at_all(void) {
     size_t before = waiting();
     for (unsigned looks = 0; looks < 2 && waiting() == before; looks++) {
         miss_a_slab();
         miss_a_slab();
         clock_ms += ASLEEP_MS;
     }
+}
+
+/* Each look goes on with the heap after the last. */
+static void a_sleeper_among_many_heaps_is_found(void **state) {
+    (void)state;
+    start_sleeper(0, SLABS);
+    start_others();
+    size_t before = waiting();
+    look_at_all();
     assert_int_equal(before - waiting(), AT_A_TIME);
     end_sleeper(0, SLABS);
-    for (unsigned i = 0; i < OTHERS; i++) {
-        stepper_end(&others[i]);
-    }
+    end_others();
+}
+
+/* Whether a visit that begins so many heaps before the sleeper sees that its list waits. */
+static bool is_seen_from(uint32_t heaps_before) {
+    struct heap *own = hak_heap_attach(), *sleeper = heaps[current];
+    uint32_t all = hak_heap_last_id();
+    own->looked_at = (sleeper->id - 1 + all - heaps_before) % all + 1;
+    hak_atomic_store_relaxed(&sleeper->remote_waits_since_ms, 0); /* relaxed: nobody else works */
+    (void)hak_sleepers_hand_on(own);
+    return hak_atomic_load_relaxed(&sleeper->remote_waits_since_ms) != 0; /* relaxed: as above */
+}
+
+static void a_visit_looks_at_so_many_heaps(void **state) {
+    (void)state;
+    start_sleeper(0, SLABS);
+    start_others();
+    assert_true(is_seen_from(1));
+    assert_true(is_seen_from(LOOKED_AT));
+    assert_false(is_seen_from(LOOKED_AT + 1));
+    end_sleeper(0, SLABS);
+    end_others();
 }
 
 /* What is missed once gets so many slabs and no more, from however many heaps. */
@@ -237,7 +329,7 @@ static void slabs_are_shared_when_memory_is_short(void **state) {
     end_sleeper(0, SLABS / 2);
 }
 
-/* The main thread's heap is the first; another thread comes by it twice. */
+/* The main thread's heap is the first. */
 static void the_first_heap_is_looked_at_again(void **state) {
     (void)state;
     struct stepper thief;
@@ -247,10 +339,7 @@ static void the_first_heap_is_looked_at_again(void **state) {
     stepper_start(&thief);
     stepper_do(&thief, free_most_of_all);
     size_t before = waiting();
-    stepper_do(&thief, miss_a_slab);
-    assert_int_equal(waiting(), before);
-    clock_ms += ASLEEP_MS;
-    stepper_do(&thief, miss_a_slab);
+    stepper_do(&thief, look_at_all);
     assert_int_equal(before - waiting(), AT_A_TIME);
     stepper_end(&thief);
     free_rest(0, SLABS);
@@ -262,10 +351,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_a_sleepers_slabs_have_free_is_handed_on),
         TEST(an_owner_who_works_keeps_its_slabs),
+        TEST(while_the_program_grows_less_is_waited),
+        TEST(a_little_growth_hurries_nobody),
         TEST(sleepers_together_hand_on_no_more),
         TEST(one_slab_that_waits_is_used),
         TEST(slabs_are_shared_when_memory_is_short),
         TEST(a_sleeper_among_many_heaps_is_found),
+        TEST(a_visit_looks_at_so_many_heaps),
         TEST(the_first_heap_is_looked_at_again),
     };
     return cmocka_run_group_tests_name("sleepers", tests, NULL, NULL);
