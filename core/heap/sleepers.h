@@ -3,8 +3,9 @@
  *
  * A slab that was full and got frees of other threads waits in its owner's list of remote frees. An owner who
  * sleeps would keep it for ever, while those who freed the blocks fill new slabs. So who is about to take a
- * new slab looks at some heaps, and a list that has been seen to wait for some time goes to the orphans: for
- * ms, since an owner who works may wait for a processor, and for less where memory grows meanwhile.
+ * new slab looks at some heaps, and a list that has been seen to wait for some time goes to the orphans: some
+ * milliseconds, since an owner who works may have to wait for a processor; fewer where memory grows
+ * meanwhile.
  */
 #ifndef HAK_HEAP_SLEEPERS_H
 #define HAK_HEAP_SLEEPERS_H
