@@ -41,9 +41,8 @@ static size_t sum_blocks(const struct hak_stats *stats, size_t offset_bytes) {
 
 HAK_API HAK_COLD struct mallinfo2 mallinfo2(void) {
     struct hak_stats stats;
-    struct hak_large_counts large;
     hak_stats_collect(&stats);
-    hak_large_count(&large);
+    struct hak_large_counts large = hak_large_count();
     struct mallinfo2 info = {
         .ordblks = sum_blocks(&stats, offsetof(struct hak_class_stats, free_blocks)),
         .smblks = sum_blocks(&stats, offsetof(struct hak_class_stats, cached_blocks)),

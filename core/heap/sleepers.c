@@ -18,9 +18,7 @@ struct moment {
 };
 
 static struct moment moment_now(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
-    return (struct moment){.ms = hak_os_now_ms(), .superslabs = counts.mapped};
+    return (struct moment){.ms = hak_os_now_ms(), .superslabs = hak_superslab_count().mapped};
 }
 
 /* Whether the list waits for long. Who is the first to see it wait notes when that was. */

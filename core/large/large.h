@@ -85,7 +85,7 @@ struct hak_large_counts {
     size_t dirty_bytes;    /* of both kinds of free memory, what a purge would give back */
     size_t empty_extents;  /* extents without a live block */
 };
-HAK_COLD void hak_large_count(struct hak_large_counts *counts);
+HAK_COLD struct hak_large_counts hak_large_count(void);
 
 /*
  * Gives back some of what a large free left above the floor, if it did: for slow operations on small blocks,

@@ -90,10 +90,10 @@ void hak_large_visit_mapped(hak_range_visitor visitor, void *context) {
 
 /* ---- counts, trim ---- */
 
-void hak_large_count(struct hak_large_counts *counts) {
+struct hak_large_counts hak_large_count(void) {
     hak_lock_acquire(&hak_large_lock);
     struct hak_parked_sums parked = hak_parked_count();
-    *counts = (struct hak_large_counts){
+    struct hak_large_counts counts = {
         .live_blocks = hak_retain.live_blocks - parked.blocks,
         .live_bytes = hak_retain.live_bytes - parked.bytes,
         .mapped_blocks = hak_mapping_totals.live_count,
@@ -105,6 +105,7 @@ void hak_large_count(struct hak_large_counts *counts) {
         .empty_extents = hak_extent_empty_count(),
     };
     hak_lock_release(&hak_large_lock);
+    return counts;
 }
 
 void hak_large_pay_debt(void) {

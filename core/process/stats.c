@@ -44,8 +44,7 @@ static void add_up_classes(struct hak_stats *stats) {
 }
 
 static void add_large(struct hak_stats *stats) {
-    struct hak_large_counts large;
-    hak_large_count(&large);
+    struct hak_large_counts large = hak_large_count();
     stats->large_live_bytes = large.live_bytes;
     stats->large_live_blocks = large.live_blocks;
     stats->live_bytes += large.live_bytes;
@@ -82,7 +81,6 @@ static int add_resident(void *address, size_t bytes, void *context) {
 }
 
 void hak_stats_collect(struct hak_stats *stats) {
-    struct hak_superslab_counts superslabs;
     *stats = (struct hak_stats){.version = HAK_STATS_VERSION, .struct_bytes = sizeof *stats};
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         stats->classes[c].block_bytes = hak_class_block_bytes[c];
@@ -93,7 +91,7 @@ void hak_stats_collect(struct hak_stats *stats) {
     if (hak_keeps_records()) {
         add_guarded(stats);
     }
-    hak_superslab_count(&superslabs);
+    struct hak_superslab_counts superslabs = hak_superslab_count();
     stats->superslabs = superslabs.mapped;
     stats->superslabs_empty = superslabs.empty;
     stats->heaps = attached_heaps();

@@ -198,8 +198,7 @@ void hak_purge_ragged(void) {
 
 /* How often something may be given back until nothing of what is there now is left. */
 static size_t pieces_now(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
+    struct hak_superslab_counts counts = hak_superslab_count();
     return counts.dirty_units + counts.empty + counts.thin_bytes / hak_os_page_bytes();
 }
 

@@ -281,16 +281,19 @@ void hak_superslab_give_whole(struct superslab *s, uint32_t zero_units) {
     hak_purge_step();
 }
 
-void hak_superslab_count(struct hak_superslab_counts *counts) {
+struct hak_superslab_counts hak_superslab_count(void) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
-    counts->mapped = pool->mapped_count;
-    counts->empty = pool->empty_count;
-    counts->whole = pool->whole_count;
-    counts->free_units = pool->free_units;
-    counts->dirty_units = pool->dirty_units;
-    counts->thin_bytes = pool->thin_bytes;
+    struct hak_superslab_counts counts = {
+        .mapped = pool->mapped_count,
+        .empty = pool->empty_count,
+        .whole = pool->whole_count,
+        .free_units = pool->free_units,
+        .dirty_units = pool->dirty_units,
+        .thin_bytes = pool->thin_bytes,
+    };
     hak_lock_release(&hak_superslab_lock);
+    return counts;
 }
 
 size_t hak_superslab_trim(size_t keep_bytes) {

@@ -95,7 +95,7 @@ struct hak_superslab_counts {
     size_t dirty_units; /* of those, what a purge would give back */
     size_t thin_bytes;  /* of thin slabs, what a purge may give back at most */
 };
-HAK_COLD void hak_superslab_count(struct hak_superslab_counts *counts);
+HAK_COLD struct hak_superslab_counts hak_superslab_count(void);
 
 /*
  * Gives dirty free units back until at most `keep_bytes` of them stay, whole empty SuperSlabs first (those

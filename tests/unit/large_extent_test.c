@@ -114,7 +114,7 @@ static void free_neighbours_join_in_any_order(void **state) {
     enum { BLOCKS = 150 };
     char *blocks[BLOCKS];
     struct rng rng = rng_seeded(2);
-    size_t before = counts_now().live_blocks;
+    size_t before = hak_large_count().live_blocks;
     for (unsigned i = 0; i < BLOCKS; i++) {
         blocks[i] = must_alloc(33 * KIB + rng_below(&rng, 100 * KIB));
     }
@@ -124,7 +124,7 @@ static void free_neighbours_join_in_any_order(void **state) {
         blocks[pick] = blocks[left - 1];
         check_sound();
     }
-    struct hak_large_counts counts = counts_now();
+    struct hak_large_counts counts = hak_large_count();
     assert_int_equal(counts.live_blocks, before);
     /* Everything is one run again: the extents that are kept are empty, as many as the floor says and one. */
     assert_in_range(counts.empty_extents, 1, 1 + hak_large_policy.floor_bytes / (HAK_SUPERSLAB_BYTES / 2));
@@ -149,13 +149,13 @@ static void the_last_empty_extent_is_purged_not_closed(void **state) {
     for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
         blocks[i] = must_alloc(500 * KIB);
     }
-    assert_int_equal(counts_now().empty_extents, 0);
+    assert_int_equal(hak_large_count().empty_extents, 0);
     for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
         release(blocks[i]);
     }
     pay_debts();
-    assert_int_equal(counts_now().empty_extents, 1);
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+    assert_int_equal(hak_large_count().empty_extents, 1);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes);
     check_sound();
 }
 
@@ -165,14 +165,13 @@ static void a_superslab_takes_along_which_units_are_zero(void **state) {
     enum { EXTENTS = 2, PARTS = 4, PURGED_UNITS = 7, LAST_UNITS = 8 }; /* whole ones in a part; begun ones */
     char *blocks[EXTENTS][PARTS];
     struct hak_large_policy policy = hak_large_policy;
-    struct hak_superslab_counts before, after;
     hak_purge_set_floor(64 * MIB); /* what comes to the pool stays there */
     hak_large_policy.floor_live_shift = 63;
     for (unsigned i = 0; i < EXTENTS * PARTS; i++) {
         blocks[i / PARTS][i % PARTS] = must_alloc(500 * KIB);
     }
     char *last = must_alloc(500 * KIB);
-    hak_superslab_count(&before);
+    struct hak_superslab_counts before = hak_superslab_count();
     for (unsigned part = 0; part < PARTS; part++) {
         hak_large_policy.floor_bytes = part == 0 ? 0 : 64 * MIB;
         for (unsigned i = 0; i < EXTENTS; i++) {
@@ -180,15 +179,15 @@ static void a_superslab_takes_along_which_units_are_zero(void **state) {
         }
         pay_debts();
     }
-    assert_int_equal(counts_now().empty_extents, EXTENTS);
+    assert_int_equal(hak_large_count().empty_extents, EXTENTS);
     size_t returned_bytes = hak_retain.returned_bytes;
     hak_large_policy.floor_bytes = 0;
     release(last);
     pay_debts();
-    assert_int_equal(counts_now().empty_extents, 1);
+    assert_int_equal(hak_large_count().empty_extents, 1);
     assert_int_equal(hak_retain.returned_bytes - returned_bytes,
                      (PARTS - 1) * 500 * KIB); /* the one that stays */
-    hak_superslab_count(&after);
+    struct hak_superslab_counts after = hak_superslab_count();
     /* The free closes the last one's extent; what is above the floor then, one of the others. */
     assert_int_equal(after.dirty_units - before.dirty_units,
                      HAK_UNITS_PER_SUPERSLAB - PURGED_UNITS + LAST_UNITS);
@@ -223,11 +222,11 @@ static void cycles_that_go_bit_by_bit_raise_the_floor(void **state) {
 static void a_run_shrinks_and_grows_in_place(void **state) {
     (void)state;
     char *p = must_alloc(40 * page());
-    size_t live = counts_now().live_bytes;
+    size_t live = hak_large_count().live_bytes;
     pattern_fill(p, 40 * page(), 3);
     assert_ptr_equal(resize(p, 10 * page()), p);
     assert_int_equal(usable(p), 10 * page());
-    assert_int_equal(counts_now().live_bytes, live - 30 * page());
+    assert_int_equal(hak_large_count().live_bytes, live - 30 * page());
     check_sound();
     assert_ptr_equal(resize(p, 25 * page() - 7), p);
     assert_int_equal(usable(p), 25 * page());
@@ -258,7 +257,7 @@ static void growing_from_128_kib_on_moves_pages_and_faults_none(void **state) {
         char *p = must_alloc(bytes);
         char *wall = must_alloc(page());
         pattern_fill(p, bytes, bytes);
-        (void)counts_now();
+        (void)hak_large_count();
         long faults = page_faults();
         char *moved = resize(p, 2 * bytes);
         faults = page_faults() - faults;
@@ -331,7 +330,7 @@ static void what_a_trim_purged_is_known_to_be_zero(void **state) {
     memset(p, 1, 600 * KIB);
     release(p);
     assert_in_range(hak_large_trim(0), 600 * KIB, HAK_SUPERSLAB_BYTES);
-    assert_int_equal(counts_now().dirty_bytes, 0);
+    assert_int_equal(hak_large_count().dirty_bytes, 0);
     bool is_zero;
     char *again = hak_large_alloc(600 * KIB, 16, &is_zero);
     assert_true(is_zero);
@@ -360,7 +359,7 @@ static void no_free_makes_more_than_16_calls_and_the_floor_is_kept(void **state)
         /* Besides: the SuperSlab pool may purge or unmap an extent that became empty. */
         assert_in_range(memory_calls() - calls, 0, 2 * hak_large_policy.release_calls_max);
     }
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes);
     check_sound();
 }
 
@@ -410,7 +409,7 @@ static void locked_pages_stay_dirty_and_are_zeroed(void **state) {
     release(p);
     (void)hak_large_trim(0);
     check_sound();
-    assert_in_range(counts_now().dirty_bytes, 40 * KIB, HAK_SUPERSLAB_BYTES);
+    assert_in_range(hak_large_count().dirty_bytes, 40 * KIB, HAK_SUPERSLAB_BYTES);
     char *again = hak_large_calloc(40 * KIB);
     assert_true(bytes_are(again, 40 * KIB, 0));
     munlock(p, 40 * KIB);
@@ -436,7 +435,7 @@ static void a_walk_visits_every_live_block_once(void **state) {
     }
     release(blocks[3]);
     release(blocks[17]);
-    struct hak_large_counts counts = counts_now();
+    struct hak_large_counts counts = hak_large_count();
     size_t sums[3] = {0, 0, SIZE_MAX};
     assert_int_equal(hak_large_walk(count_visit, sums), 0);
     assert_int_equal(sums[0], counts.live_blocks);
@@ -515,7 +514,7 @@ static int free_twice_after_the_extent_went(void *context) {
     release(a);
     release(b);
     (void)hak_large_trim(0);
-    CHECK(counts_now().free_run_bytes == 0);
+    CHECK(hak_large_count().free_run_bytes == 0);
     CHECK(hak_word_kind(word_of(b)) == HAK_KIND_LARGE_FREED);
     release(b);
     return 0;

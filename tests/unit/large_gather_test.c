@@ -31,7 +31,7 @@ static void keep_pieces(unsigned count, size_t bytes) {
     for (unsigned i = 0; i < count; i++) {
         release(blocks[i]);
     }
-    assert_int_equal(counts_now().kept_bytes, count * bytes);
+    assert_int_equal(hak_large_count().kept_bytes, count * bytes);
 }
 
 /* A block of `bytes` bytes that is made of pieces of 2 MiB. */
@@ -41,7 +41,7 @@ static char *gathered_block(size_t bytes) {
     char *p = must_alloc(bytes);
     use(p, bytes);
     assert_in_range(page_faults() - faults, 0, 40); /* page tables and records at most */
-    assert_int_equal(counts_now().kept_bytes, 0);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
     return p;
 }
 
@@ -52,7 +52,7 @@ static void pieces_make_a_block_without_faults(void **state) {
     pattern_fill(p, 12 * MIB, 1);
     assert_true(pattern_holds(p, 12 * MIB, 1));
     release(p);
-    assert_int_equal(counts_now().kept_blocks, 1);
+    assert_int_equal(hak_large_count().kept_blocks, 1);
     check_sound();
 }
 
@@ -73,7 +73,7 @@ static void of_the_last_piece_only_what_is_missing_is_taken(void **state) {
     keep_pieces(3, 4 * MIB);
     char *p = must_alloc(9 * MIB);
     assert_int_equal(usable(p), 9 * MIB);
-    assert_int_equal(counts_now().kept_bytes, 3 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, 3 * MIB);
     check_sound();
     release(p);
     check_sound();
@@ -143,7 +143,7 @@ static void every_part_may_refuse_to_be_gathered(void **state) {
         release(q);
         check_all_freed();
         assert_true(hak_large_trim(0) != 0);
-        assert_int_equal(counts_now().kept_bytes, 0);
+        assert_int_equal(hak_large_count().kept_bytes, 0);
     }
     assert_in_range(calls, 4, 30);
 }
@@ -190,7 +190,7 @@ static void a_gathered_block_shrinks(void **state) {
     release(p);
     release(wall);
     (void)hak_large_trim(0);
-    assert_int_equal(counts_now().kept_bytes, 0);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
 }
 
 /* Buffers of 5 to 25 MiB come and go: after a while hardly a page is new, and no memory is held but what was
@@ -214,7 +214,7 @@ static void blocks_of_5_to_25_mib_use_the_pages_of_those_before(void **state) {
         }
         *slot = must_alloc(bytes);
         use(*slot, bytes);
-        struct hak_large_counts counts = counts_now();
+        struct hak_large_counts counts = hak_large_count();
         size_t held_bytes = counts.live_bytes + counts.dirty_bytes;
         peak_bytes = counts.live_bytes > peak_bytes ? counts.live_bytes : peak_bytes;
         held_peak_bytes = held_bytes > held_peak_bytes ? held_bytes : held_peak_bytes;

@@ -213,12 +213,6 @@ static inline size_t usable(const void *p) {
     return hak_large_usable("malloc_usable_size", p, word_of(p));
 }
 
-static inline struct hak_large_counts counts_now(void) {
-    struct hak_large_counts counts;
-    hak_large_count(&counts);
-    return counts;
-}
-
 static inline void check_sound(void) {
     const char *why;
     if (!hak_large_verify(&why)) {
@@ -240,7 +234,7 @@ static inline int start_clean(void **state) {
     clock_ahead_ms += 3600u * 1000u;
     (void)hak_large_trim(0);
     check_sound();
-    live_at_start = counts_now().live_blocks;
+    live_at_start = hak_large_count().live_blocks;
     return 0;
 }
 
@@ -254,7 +248,7 @@ static inline void pay_debts(void) {
 /* The test has freed all that it allocated. */
 static inline void check_all_freed(void) {
     check_sound();
-    CHECK(counts_now().live_blocks == live_at_start);
+    CHECK(hak_large_count().live_blocks == live_at_start);
 }
 
 /* ---- fatal lines ---- */

@@ -203,7 +203,7 @@ static void the_floor_rises_by_64_mib_and_no_further(void **state) {
         release(p);
         pay_debts();
     }
-    assert_in_range(counts_now().dirty_bytes, 60 * MIB, hak_large_policy.floor_bytes + 64 * MIB);
+    assert_in_range(hak_large_count().dirty_bytes, 60 * MIB, hak_large_policy.floor_bytes + 64 * MIB);
     /* What stayed is used for the next one, though it is too short. */
     long faults = page_faults();
     char *p = must_alloc(100 * MIB);
@@ -220,7 +220,7 @@ static void without_proof_only_the_floor_stays(void **state) {
         use(p, 20 * MIB);
         release(p);
         pay_debts();
-        assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+        assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes);
         clock_ahead_ms += 3000; /* wanted again, but not within a second */
     }
     check_sound();
@@ -233,24 +233,24 @@ static void the_raised_floor_falls_with_time(void **state) {
         use(p, 25 * MIB);
         release(p);
     }
-    assert_in_range(counts_now().dirty_bytes, 24 * MIB, 64 * MIB);
+    assert_in_range(hak_large_count().dirty_bytes, 24 * MIB, 64 * MIB);
     /* Small operations that leave the 25 MiB idle. */
     for (unsigned i = 0; i < 12; i++) {
         clock_ahead_ms += 1000;
         release(must_alloc(40 * KIB));
     }
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes + MIB);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes + MIB);
     /* A long silence is enough as well. */
     for (unsigned i = 0; i < 20; i++) {
         char *p = must_alloc(25 * MIB);
         use(p, 25 * MIB);
         release(p);
     }
-    assert_in_range(counts_now().dirty_bytes, 24 * MIB, 64 * MIB);
+    assert_in_range(hak_large_count().dirty_bytes, 24 * MIB, 64 * MIB);
     clock_ahead_ms += 10000;
     release(must_alloc(40 * KIB));
     pay_debts();
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes + MIB);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes + MIB);
     check_sound();
 }
 
@@ -258,10 +258,10 @@ static void the_raised_floor_falls_with_time(void **state) {
 static void a_gibibyte_goes_back_with_the_free(void **state) {
     (void)state;
     release(must_alloc(GIB));
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes);
     char *p = must_alloc(GIB);
     p = resize(p, 100 * MIB);
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes + 100 * MIB / 8);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes + 100 * MIB / 8);
     release(p);
     check_sound();
 }
@@ -295,12 +295,13 @@ static void a_floor_that_falls_takes_several_pieces_along(void **state) {
     for (unsigned i = 0; i < PIECES; i++) {
         release(pieces[i]);
     }
-    assert_int_equal(counts_now().kept_bytes, PIECES * 2 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, PIECES * 2 * MIB);
     hak_lock_acquire(&hak_large_lock);
     hak_retain.raised_bytes = 0;
     hak_lock_release(&hak_large_lock);
     release(must_alloc(40 * KIB));
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes + PIECES * MIB / 8 + 64 * KIB);
+    assert_in_range(hak_large_count().dirty_bytes, 0,
+                    hak_large_policy.floor_bytes + PIECES * MIB / 8 + 64 * KIB);
     for (unsigned i = 0; i < PIECES; i++) {
         release(walls[i]);
     }
@@ -315,13 +316,13 @@ static void a_floor_that_falls_is_paid_for_in_pieces(void **state) {
         use(p, 100 * MIB);
         release(p);
     }
-    size_t dirty_bytes = counts_now().dirty_bytes;
+    size_t dirty_bytes = hak_large_count().dirty_bytes;
     size_t most_bytes = 0;
     assert_in_range(dirty_bytes, 60 * MIB, 80 * MIB);
     clock_ahead_ms += 10000;
     for (unsigned i = 0; i < 12; i++) {
         release(must_alloc(40 * KIB));
-        size_t now_bytes = counts_now().dirty_bytes;
+        size_t now_bytes = hak_large_count().dirty_bytes;
         most_bytes = dirty_bytes > now_bytes + most_bytes ? dirty_bytes - now_bytes : most_bytes;
         dirty_bytes = now_bytes;
     }
@@ -369,10 +370,10 @@ static void a_long_kept_piece_is_cut_and_becomes_whole_again(void **state) {
     check_sound();
     release(a);
     release(c);
-    assert_int_equal(counts_now().kept_blocks, 2);
+    assert_int_equal(hak_large_count().kept_blocks, 2);
     check_sound();
     release(b);
-    assert_int_equal(counts_now().kept_blocks, 1);
+    assert_int_equal(hak_large_count().kept_blocks, 1);
     long faults = page_faults();
     assert_ptr_equal(must_alloc(30 * MIB), whole);
     use(whole, 30 * MIB);
@@ -427,11 +428,11 @@ static void a_piece_across_two_registry_leaves_is_cut_like_any(void **state) {
     assert_int_equal(usable(a), 14 * MIB);
     assert_ptr_equal(must_alloc(16 * MIB), whole + 14 * MIB);
     assert_ptr_equal(resize(a, 11 * MIB), whole);
-    assert_int_equal(counts_now().kept_bytes, 3 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, 3 * MIB);
     check_sound();
     release(a);
     release(whole + 14 * MIB);
-    assert_int_equal(counts_now().kept_blocks, 1);
+    assert_int_equal(hak_large_count().kept_blocks, 1);
     check_all_freed();
 }
 
@@ -441,7 +442,7 @@ static void a_block_that_grows_into_another_leaf_is_cut_there(void **state) {
     char *p = alloc_at(new_leaf_end() - 10 * MIB, 5 * MIB);
     assert_ptr_equal(resize(p, 20 * MIB), p);
     assert_ptr_equal(resize(p, 12 * MIB), p);
-    assert_int_equal(counts_now().kept_bytes, 8 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, 8 * MIB);
     char *moved_to = new_leaf_end() - 10 * MIB;
     char *wall = must_alloc(8 * MIB);
     assert_ptr_equal(wall, p + 12 * MIB);
@@ -451,7 +452,7 @@ static void a_block_that_grows_into_another_leaf_is_cut_there(void **state) {
     assert_ptr_not_equal(moved, p);
     assert_int_equal((uintptr_t)moved >> HAK_LEAF_SHIFT, (uintptr_t)moved_to >> HAK_LEAF_SHIFT);
     assert_ptr_equal(resize(moved, 12 * MIB), moved);
-    assert_int_equal(counts_now().kept_bytes, 18 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, 18 * MIB);
     check_sound();
     release(moved);
     release(wall);
@@ -494,7 +495,7 @@ static void too_short_a_piece_is_moved_where_it_can_be_longer(void **state) {
     char *b = must_alloc(20 * MIB);
     use(b, 14 * MIB);
     assert_in_range(page_faults() - faults, 0, 40); /* of 3584 */
-    assert_int_equal(counts_now().kept_bytes, 0);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
     check_sound();
     release(b);
 }
@@ -510,7 +511,7 @@ static void no_more_pieces_are_kept_than_allowed(void **state) {
     }
     for (unsigned i = 0; i < BLOCKS; i++) {
         release(blocks[i]);
-        assert_in_range(counts_now().kept_blocks, 0, hak_large_policy.kept_count_max);
+        assert_in_range(hak_large_count().kept_blocks, 0, hak_large_policy.kept_count_max);
     }
     hak_atomic_store_relaxed(&hak_large_map_threshold, MIB); /* relaxed: one thread */
     check_sound();
@@ -526,10 +527,10 @@ static void a_trim_gives_everything_back(void **state) {
     release(a);
     release(b);
     assert_int_equal(hak_large_trim(15 * MIB), 15 * MIB);
-    assert_int_equal(counts_now().dirty_bytes, 15 * MIB);
+    assert_int_equal(hak_large_count().dirty_bytes, 15 * MIB);
     check_sound();
     assert_int_equal(hak_large_trim(0), 15 * MIB);
-    assert_int_equal(counts_now().kept_bytes, 0);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
     assert_int_equal(hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes),
                      mapped); /* relaxed: one thread */
     check_sound();
@@ -651,11 +652,11 @@ static void a_block_shrinks_in_place_and_its_end_is_reused(void **state) {
     uint64_t calls = memory_calls();
     assert_ptr_equal(resize(p, 8 * MIB), p);
     assert_int_equal(usable(p), 8 * MIB);
-    assert_int_equal(counts_now().kept_bytes, 22 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, 22 * MIB);
     check_sound();
     /* Grows over its own end again. */
     assert_ptr_equal(resize(p, 12 * MIB), p);
-    assert_int_equal(counts_now().kept_bytes, 18 * MIB);
+    assert_int_equal(hak_large_count().kept_bytes, 18 * MIB);
     check_sound();
     assert_ptr_equal(resize(p, 30 * MIB - HAK_UNIT_BYTES), p); /* too little would be left to keep */
     assert_int_equal(usable(p), 30 * MIB);
@@ -663,7 +664,7 @@ static void a_block_shrinks_in_place_and_its_end_is_reused(void **state) {
     assert_true(pattern_holds(p, 8 * MIB, 14));
     /* From 1 MiB on an end is kept. */
     assert_ptr_equal(resize(p, 29 * MIB), p);
-    assert_int_equal(counts_now().kept_bytes, MIB);
+    assert_int_equal(hak_large_count().kept_bytes, MIB);
     assert_ptr_equal(resize(p, 30 * MIB), p);
     assert_int_equal(memory_calls(), calls);
     arm_faults(UINT_MAX, UINT_MAX);
@@ -685,7 +686,7 @@ static void a_block_shrinks_below_the_threshold(void **state) {
     assert_in_range(usable(small), 40 * KIB, HAK_UNIT_BYTES);
     assert_true(pattern_holds(small, 40 * KIB, 15));
     pay_debts();
-    assert_in_range(counts_now().dirty_bytes, 0, hak_large_policy.floor_bytes);
+    assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes);
     check_sound();
     release(small);
 }
@@ -768,7 +769,7 @@ static void a_walk_visits_every_live_block(void **state) {
     for (unsigned i = 0; i < 10; i++) {
         unseen[i] = blocks[i] = must_alloc(MIB + i * MIB);
     }
-    struct hak_large_counts counts = counts_now();
+    struct hak_large_counts counts = hak_large_count();
     assert_int_equal(counts.mapped_blocks, 10);
     assert_int_equal(counts.mapped_bytes, 55 * MIB);
     assert_int_equal(hak_large_walk(find_in_list, unseen), 0);
@@ -785,7 +786,7 @@ static int free_twice(void *context) {
     char *p = must_alloc(2 * MIB); /* kept */
     announce(p, usable(p));
     release(p);
-    CHECK(counts_now().kept_blocks == 1);
+    CHECK(hak_large_count().kept_blocks == 1);
     release(p);
     return 0;
 }
@@ -796,7 +797,7 @@ static int free_twice_unmapped(void *context) {
     announce(p, usable(p));
     release(p);
     (void)hak_large_trim(0);
-    CHECK(counts_now().kept_blocks == 0);
+    CHECK(hak_large_count().kept_blocks == 0);
     release(p);
     return 0;
 }
@@ -812,7 +813,7 @@ static int free_twice_joined(void *context) {
     announce(b, usable(b));
     release(a);
     release(b);
-    CHECK(counts_now().kept_blocks == 1);
+    CHECK(hak_large_count().kept_blocks == 1);
     release(b);
     return 0;
 }
@@ -946,7 +947,7 @@ static void all_system_calls_from_one_on_may_fail(void **state) {
         check_all_freed();
     }
     (void)hak_large_trim(0);
-    assert_int_equal(counts_now().kept_blocks, 0); /* what would not go has gone now */
+    assert_int_equal(hak_large_count().kept_blocks, 0); /* what would not go has gone now */
     course_of_mappings();
     check_sound();
 }
@@ -968,17 +969,17 @@ static void what_cannot_be_unmapped_is_purged_and_used_again(void **state) {
         assert_in_range(memory_calls() - calls, 0, 2 * hak_large_policy.release_calls_max);
     }
     check_sound();
-    assert_in_range(counts_now().kept_bytes, 64 * MIB, BLOCKS * MIB);
+    assert_in_range(hak_large_count().kept_bytes, 64 * MIB, BLOCKS * MIB);
     release(run);
     (void)hak_large_trim(0);
-    assert_int_equal(counts_now().dirty_bytes, 0);
+    assert_int_equal(hak_large_count().dirty_bytes, 0);
     char *again = hak_large_calloc(MIB);
     assert_true(bytes_are(again, MIB, 0));
     release(again);
     check_sound();
     os_faults.is_unmapping_refused = false;
     (void)hak_large_trim(0);
-    assert_int_equal(counts_now().kept_bytes, 0);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
     release(wall);
 }
 

@@ -68,15 +68,12 @@ int munmap(void *address, size_t bytes) {
 }
 
 static size_t dirty_bytes(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
-    return counts.dirty_units * HAK_UNIT_BYTES;
+    return hak_superslab_count().dirty_units * HAK_UNIT_BYTES;
 }
 
 /* Dirty bytes beyond what may stay without proof: a base and an eighth of the slabs in use. */
 static size_t excess_bytes(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
+    struct hak_superslab_counts counts = hak_superslab_count();
     size_t used_units = (counts.mapped - counts.whole) * HAK_UNITS_PER_SUPERSLAB - counts.free_units;
     size_t floor_bytes = hak_retention_base_bytes() + used_units * HAK_UNIT_BYTES / 8;
     size_t dirty = counts.dirty_units * HAK_UNIT_BYTES;

@@ -44,29 +44,23 @@ static void a_single_free_block_is_shared_from_the_first_slab_on(void **state) {
     }
 }
 
-static size_t empty_extents(void) {
-    struct hak_large_counts counts;
-    hak_large_count(&counts);
-    return counts.empty_extents;
-}
-
 /* Without pages, but not given up. */
 static void leave_an_empty_extent(void) {
     void *runs[RUNS];
     blocks_take(runs, RUNS, RUN_BYTES);
     blocks_free(runs, RUNS);
     (void)hak_reclaim_pages(hak_heap_attach(), 1);
-    assert_in_range(empty_extents(), 1, RUNS);
+    assert_in_range(hak_large_count().empty_extents, 1, RUNS);
 }
 
 static void no_empty_extent_stays(void **state) {
     (void)state;
     leave_an_empty_extent();
     hak_reclaim_everything(hak_heap_attach());
-    assert_int_equal(empty_extents(), 0);
+    assert_int_equal(hak_large_count().empty_extents, 0);
     leave_an_empty_extent();
     hak_reclaim_blocks(hak_heap_attach());
-    assert_int_equal(empty_extents(), 0);
+    assert_int_equal(hak_large_count().empty_extents, 0);
 }
 
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)

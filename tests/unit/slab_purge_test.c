@@ -73,12 +73,6 @@ static int system_as_usual(void **state) {
     return 0;
 }
 
-static struct hak_superslab_counts counted(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
-    return counts;
-}
-
 /* ---- SuperSlabs of which each unit is taken ---- */
 
 struct full {
@@ -140,22 +134,22 @@ static void clean_up(void) {
 static void locked_pages_do_not_keep_trim_from_the_rest(void **state) {
     (void)state;
     make_dirt();
-    size_t before = counted().dirty_units;
+    size_t before = hak_superslab_count().dirty_units;
     assert_true(hak_superslab_trim(0) >= 31 * HAK_UNIT_BYTES);
-    assert_true(counted().dirty_units <= before - 31);
+    assert_true(hak_superslab_count().dirty_units <= before - 31);
     clean_up();
 }
 
 static void locked_pages_do_not_keep_steps_from_the_rest(void **state) {
     (void)state;
     make_dirt();
-    size_t before = counted().dirty_units;
+    size_t before = hak_superslab_count().dirty_units;
     hak_purge_set_floor(0);
     for (unsigned step = 0; step < 4; step++) {
         clock_ms += 2000;
         hak_purge_step();
     }
-    assert_true(counted().dirty_units <= before - 31);
+    assert_true(hak_superslab_count().dirty_units <= before - 31);
     hak_purge_set_floor(PTRDIFF_MAX);
     clean_up();
 }
@@ -165,11 +159,11 @@ static void what_cannot_be_unmapped_is_purged(void **state) {
     take_all(&a);
     memset((void *)a.units[0]->base, 1, UNITS * HAK_UNIT_BYTES);
     give(&a, 0, UNITS);
-    size_t mapped = counted().mapped;
+    size_t mapped = hak_superslab_count().mapped;
     unmap_fails = true;
     assert_true(hak_superslab_trim(0) >= HAK_SUPERSLAB_BYTES);
-    assert_int_equal(counted().mapped, mapped);
-    assert_int_equal(counted().dirty_units, 0);
+    assert_int_equal(hak_superslab_count().mapped, mapped);
+    assert_int_equal(hak_superslab_count().dirty_units, 0);
     assert_int_equal(hak_superslab_trim(0), 0);
     unmap_fails = false;
     struct slab *slab = hak_superslab_take_units(1, 0);
@@ -188,7 +182,7 @@ static void trim_ends_although_others_free(void **state) {
     (void)state;
     take_all(&a);
     give(&a, 0, 16);
-    struct hak_superslab_counts counts = counted();
+    struct hak_superslab_counts counts = hak_superslab_count();
     purge_calls = 0;
     meanwhile = make_a_unit_dirty;
     (void)hak_superslab_trim(0);
@@ -201,7 +195,7 @@ static void an_empty_superslab_is_young_for_a_thread_with_an_older_clock(void **
     (void)state;
     struct full empty;
     take_all(&empty);
-    size_t mapped = counted().mapped;
+    size_t mapped = hak_superslab_count().mapped;
     give(&empty, 0, UNITS);
     clock_ms -= 4;
     struct superslab *victim = NULL;
@@ -214,7 +208,7 @@ static void an_empty_superslab_is_young_for_a_thread_with_an_older_clock(void **
     hak_superslab_pool.retention.is_set = true;
     hak_lock_release(&hak_superslab_lock);
     assert_null(victim);
-    assert_int_equal(counted().mapped, mapped);
+    assert_int_equal(hak_superslab_count().mapped, mapped);
 }
 
 /* Its age counts from the last unit, however long the others were free. */

@@ -127,14 +127,9 @@ static void miss_a_slab(void) {
     }
 }
 
-static size_t mapped(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
-    return counts.mapped;
-}
-
 static void grow_by(unsigned superslabs) {
-    for (size_t before = mapped(); mapped() < before + superslabs; grown_count++) {
+    size_t before = hak_superslab_count().mapped;
+    for (; hak_superslab_count().mapped < before + superslabs; grown_count++) {
         CHECK(grown_count < COUNT_OF(grown));
         blocks_take(&grown[grown_count], 1, GROWN_BYTES);
     }

@@ -23,21 +23,15 @@
 static struct slab *fillers[FILLERS_MAX];
 static unsigned filler_count;
 
-static struct hak_superslab_counts counted(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
-    return counts;
-}
-
 static int take_what_is_mapped(void **state) {
     (void)state;
     hak_purge_set_floor(PTRDIFF_MAX); /* steps keep everything */
     (void)hak_superslab_trim(0);
-    for (filler_count = 0; counted().free_units != 0; filler_count++) {
+    for (filler_count = 0; hak_superslab_count().free_units != 0; filler_count++) {
         CHECK(filler_count < FILLERS_MAX);
         fillers[filler_count] = hak_superslab_take_units(1, 0);
     }
-    CHECK(counted().empty == 0);
+    CHECK(hak_superslab_count().empty == 0);
     return 0;
 }
 
@@ -53,7 +47,7 @@ static int give_it_back(void **state) {
 
 /* A new SuperSlab, all of its units taken: units[i] is unit i. */
 static struct superslab *new_full(struct slab **units) {
-    CHECK(counted().free_units == 0);
+    CHECK(hak_superslab_count().free_units == 0);
     for (unsigned i = 0; i < UNITS; i++) {
         units[i] = hak_superslab_take_units(1, 0);
         CHECK(units[i] != NULL && units[i]->unit_idx == i);
@@ -168,24 +162,24 @@ static void what_is_given_back_is_free_and_dirty_unless_untouched(void **state) 
     (void)state;
     (void)new_full(a);
     give(a, 0, 1, true);
-    assert_int_equal(counted().free_units, 1);
-    assert_int_equal(counted().dirty_units, 0);
+    assert_int_equal(hak_superslab_count().free_units, 1);
+    assert_int_equal(hak_superslab_count().dirty_units, 0);
     assert_ptr_equal(hak_superslab_take_units(1, 0), a[0]);
     assert_true(a[0]->is_zero);
     give(a, 0, 1, false);
-    assert_int_equal(counted().free_units, 1);
-    assert_int_equal(counted().dirty_units, 1);
+    assert_int_equal(hak_superslab_count().free_units, 1);
+    assert_int_equal(hak_superslab_count().dirty_units, 1);
     give(a, 1, 2, true);
-    assert_int_equal(counted().free_units, 2);
-    assert_int_equal(counted().dirty_units, 1);
+    assert_int_equal(hak_superslab_count().free_units, 2);
+    assert_int_equal(hak_superslab_count().dirty_units, 1);
     /* Half of it is dirty. */
     struct slab *run = hak_superslab_take_units(2, 0);
     assert_ptr_equal(run, a[0]);
     assert_false(run->is_zero);
-    assert_int_equal(counted().free_units, 0);
-    assert_int_equal(counted().dirty_units, 0);
+    assert_int_equal(hak_superslab_count().free_units, 0);
+    assert_int_equal(hak_superslab_count().dirty_units, 0);
     hak_superslab_give_units(run, false);
-    assert_int_equal(counted().dirty_units, 2);
+    assert_int_equal(hak_superslab_count().dirty_units, 2);
     give(a, 2, UNITS, false);
 }
 
@@ -215,7 +209,7 @@ static void a_little_used_superslab_drains(void **state) {
         }
     }
     assert_int_equal(draining->tier, HAK_TIER_FREE);
-    assert_int_equal(counted().empty, 1);
+    assert_int_equal(hak_superslab_count().empty, 1);
     give(b, 0, UNITS, false);
 }
 
@@ -224,15 +218,15 @@ static void trim_leaves_nothing_dirty(void **state) {
     (void)new_full(a);
     (void)new_full(b);
     memset((void *)a[0]->base, 1, 8 * HAK_UNIT_BYTES);
-    size_t mapped = counted().mapped;
+    size_t mapped = hak_superslab_count().mapped;
     give(a, 0, 8, false);
     give(b, 0, UNITS, false);
-    assert_int_equal(counted().dirty_units, 8 + UNITS);
+    assert_int_equal(hak_superslab_count().dirty_units, 8 + UNITS);
     assert_int_equal(hak_superslab_trim(0), (8 + UNITS) * HAK_UNIT_BYTES);
-    assert_int_equal(counted().dirty_units, 0);
-    assert_int_equal(counted().empty, 0);
-    assert_int_equal(counted().mapped, mapped - 1);
-    assert_int_equal(counted().free_units, 8);
+    assert_int_equal(hak_superslab_count().dirty_units, 0);
+    assert_int_equal(hak_superslab_count().empty, 0);
+    assert_int_equal(hak_superslab_count().mapped, mapped - 1);
+    assert_int_equal(hak_superslab_count().free_units, 8);
     struct slab *run = hak_superslab_take_units(8, 0);
     assert_ptr_equal(run, a[0]);
     assert_true(run->is_zero);
@@ -246,26 +240,26 @@ static void trim_leaves_nothing_dirty(void **state) {
 static void whole_superslabs_are_lent_and_come_back(void **state) {
     (void)state;
     uint32_t zero_units = 0;
-    struct hak_superslab_counts before = counted();
+    struct hak_superslab_counts before = hak_superslab_count();
     struct superslab *whole = hak_superslab_take_whole(&zero_units);
     assert_non_null(whole);
     assert_int_equal(zero_units, UINT32_MAX);
     assert_int_equal(whole->base % HAK_SUPERSLAB_BYTES, 0);
-    assert_int_equal(counted().whole, before.whole + 1);
-    assert_int_equal(counted().mapped, before.mapped + 1);
-    assert_int_equal(counted().free_units, 0);
+    assert_int_equal(hak_superslab_count().whole, before.whole + 1);
+    assert_int_equal(hak_superslab_count().mapped, before.mapped + 1);
+    assert_int_equal(hak_superslab_count().free_units, 0);
     assert_true(hak_superslab_covers((char *)whole->base + HAK_SUPERSLAB_BYTES - 1));
     struct slab *elsewhere = hak_superslab_take_units(1, 0);
     assert_ptr_not_equal(hak_superslab_of(elsewhere), whole);
     memset((void *)whole->base, 1, HAK_SUPERSLAB_BYTES);
     hak_superslab_give_whole(whole, 0);
-    assert_int_equal(counted().whole, before.whole);
-    assert_int_equal(counted().empty, 1);
-    assert_int_equal(counted().dirty_units, UNITS);
+    assert_int_equal(hak_superslab_count().whole, before.whole);
+    assert_int_equal(hak_superslab_count().empty, 1);
+    assert_int_equal(hak_superslab_count().dirty_units, UNITS);
     assert_ptr_equal(hak_superslab_take_whole(&zero_units), whole);
     assert_int_equal(zero_units, 0);
     hak_superslab_give_whole(whole, ~(uint32_t)5); /* two units are dirty, and stay so */
-    assert_int_equal(counted().dirty_units, 2);
+    assert_int_equal(hak_superslab_count().dirty_units, 2);
     assert_ptr_equal(hak_superslab_take_whole(&zero_units), whole);
     assert_int_equal(zero_units, ~(uint32_t)5);
     hak_superslab_give_whole(whole, 0);
@@ -282,7 +276,7 @@ static uint32_t random_below(uint32_t bound) {
 }
 
 static size_t used_units(void) {
-    struct hak_superslab_counts counts = counted();
+    struct hak_superslab_counts counts = hak_superslab_count();
     return (counts.mapped - counts.whole) * UNITS - counts.free_units;
 }
 
@@ -321,7 +315,7 @@ static void the_invariants_hold_after_any_sequence(void **state) {
         }
         if (random_below(500) == 0) {
             (void)hak_superslab_trim(0);
-            assert_int_equal(counted().dirty_units, 0);
+            assert_int_equal(hak_superslab_count().dirty_units, 0);
         }
         assert_true(hak_superslab_verify(&why) || why == hak_superslab_units_are_lost);
         assert_int_equal(used_units(), expected);

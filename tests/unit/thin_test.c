@@ -18,12 +18,6 @@
 
 #define CACHED_MAX 1024u /* blocks that caches hold, which count as used */
 
-static size_t thin_bytes(void) {
-    struct hak_superslab_counts counts;
-    hak_superslab_count(&counts);
-    return counts.thin_bytes;
-}
-
 static int nothing_is_left(void **state) {
     (void)state;
     free_but_every(0);
@@ -96,7 +90,7 @@ static void what_is_above_a_sixteenth_is_left_alone(void **state) {
     fill();
     purge_calls = 0;
     free_but_every(BLOCKS_PER_SLAB / 16);
-    assert_int_equal(thin_bytes(), 0);
+    assert_int_equal(hak_superslab_count().thin_bytes, 0);
     assert_int_equal(purge_calls, 0);
 }
 
@@ -107,7 +101,7 @@ static void within_the_floor_thin_slabs_stay(void **state) {
     purge_calls = 0;
     free_but_every(BLOCKS_PER_SLAB);
     assert_int_equal(purge_calls, 0);
-    assert_true(thin_bytes() > SLABS * HAK_UNIT_BYTES / 2);
+    assert_true(hak_superslab_count().thin_bytes > SLABS * HAK_UNIT_BYTES / 2);
     hak_purge_set_floor(0);
     hak_purge_step();
     unsigned calls = purge_calls;
@@ -115,7 +109,7 @@ static void within_the_floor_thin_slabs_stay(void **state) {
     for (unsigned step = 0; step < SLABS; step++) {
         hak_purge_step();
     }
-    assert_int_equal(thin_bytes(), 0);
+    assert_int_equal(hak_superslab_count().thin_bytes, 0);
     calls = purge_calls;
     hak_purge_step();
     assert_int_equal(purge_calls, calls); /* each was purged once */
@@ -126,13 +120,13 @@ static void a_slab_that_was_used_again_may_be_thin_again(void **state) {
     hak_purge_set_floor(GIB);
     fill();
     free_but_every(BLOCKS_PER_SLAB);
-    assert_true(thin_bytes() > SLABS * HAK_UNIT_BYTES / 2);
+    assert_true(hak_superslab_count().thin_bytes > SLABS * HAK_UNIT_BYTES / 2);
     for (unsigned i = 0; i < BLOCKS; i++) {
         blocks[i] = blocks[i] != NULL ? blocks[i] : hak_malloc(BLOCK_BYTES);
     }
-    assert_in_range(thin_bytes(), 0, SLABS * HAK_UNIT_BYTES / 8);
+    assert_in_range(hak_superslab_count().thin_bytes, 0, SLABS * HAK_UNIT_BYTES / 8);
     free_but_every(BLOCKS_PER_SLAB);
-    assert_true(thin_bytes() > SLABS * HAK_UNIT_BYTES / 2);
+    assert_true(hak_superslab_count().thin_bytes > SLABS * HAK_UNIT_BYTES / 2);
 }
 
 static void taking_blocks_out_again_counts_as_missed(void **state) {
@@ -161,7 +155,7 @@ static void blocks_never_used_leave_the_sum_right(void **state) {
     struct block_ref refs[BLOCKS_PER_SLAB];
     hak_purge_set_floor(GIB);
     fill();
-    size_t before_bytes = thin_bytes();
+    size_t before_bytes = hak_superslab_count().thin_bytes;
     struct slab *slab = hak_superslab_take_units(1, 0);
     CHECK(slab != NULL);
     assert_int_equal(hak_slab_assign(slab, class_of_512, HAK_OWNER_NOBODY), 0);
@@ -169,10 +163,10 @@ static void blocks_never_used_leave_the_sum_right(void **state) {
     assert_int_equal(hak_slab_release(slab, 20, HAK_PLACE_WARM, HAK_OWNER_NOBODY), HAK_EVENT_NONE);
     struct block_ref last = refs[19];
     (void)hak_blocks_return(refs, 19, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
-    assert_true(thin_bytes() > before_bytes);
+    assert_true(hak_superslab_count().thin_bytes > before_bytes);
     assert_true(hak_slab_lease_any(slab));
     assert_int_equal(hak_blocks_take(slab, refs, 100), 100);
-    assert_int_equal(thin_bytes(), before_bytes);
+    assert_int_equal(hak_superslab_count().thin_bytes, before_bytes);
     hak_heap_handle_event(slab, hak_slab_release(slab, 100, HAK_PLACE_NOWHERE, HAK_OWNER_NOBODY), NULL);
     (void)hak_blocks_return(refs, 100, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
     (void)hak_blocks_return(&last, 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
@@ -207,7 +201,7 @@ static void a_small_heap_has_no_thin_slabs(void **state) {
     for (unsigned i = 0; i < COUNT_OF(few); i++) {
         hak_free(i % BLOCKS_PER_SLAB != 0 ? few[i] : NULL);
     }
-    assert_int_equal(thin_bytes(), 0);
+    assert_int_equal(hak_superslab_count().thin_bytes, 0);
     for (unsigned i = 0; i < COUNT_OF(few); i += BLOCKS_PER_SLAB) {
         hak_free(few[i]);
     }

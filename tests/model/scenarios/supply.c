@@ -96,8 +96,7 @@ static void free_another(void) {
 }
 
 static void refill(void) {
-    MODEL_CHECK(hak_supply_take(hak_heap_attach(), KIT_CLASS, taken, 1) == 1);
-    kit_use(&taken[0]);
+    kit_refill(&taken[0]);
 }
 
 const struct model_scenario model_purge_blocks = {
@@ -217,11 +216,6 @@ static void keep_missing(void) {
     hak_heap_attach()->classes[KIT_CLASS].misses_in_row = UINT8_MAX - 1;
 }
 
-static void refill_and_prefill(void) {
-    MODEL_CHECK(hak_supply_take(hak_heap_attach(), KIT_CLASS, taken, 1) == 1);
-    kit_use(&taken[0]);
-}
-
 /* Looks at the slabs behind those in use, as trim and verification do. */
 static void lease_what_is_new(void) {
     struct superslab *superslab = hak_superslab_at(0);
@@ -238,7 +232,7 @@ const struct model_scenario model_prefill = {
     .name = "prefill",
     .claim = "slabs fetched ahead of need can be leased by others once they are warm, and are whole then",
     .set_up = {keep_missing, kit_attach},
-    .run = {refill_and_prefill, lease_what_is_new},
+    .run = {refill, lease_what_is_new},
     .check = kit_is_sound,
 };
 
