@@ -14,7 +14,7 @@
 
 struct hak_lock hak_child_lock = HAK_LOCK_INIT(HAK_RANK_PROCESS);
 
-static _Atomic bool is_pending;
+HAK_READ_MOSTLY _Atomic bool hak_child_waits;
 
 /* Every thread that had a heap, but for the calling one. */
 static bool others_had_heaps(void) {
@@ -51,7 +51,7 @@ void hak_child_begin(void) {
     for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
         hak_slab_list_forget(&hak_orphans[i]);
     }
-    hak_atomic_store_relaxed(&is_pending, true); /* relaxed: the child has one thread */
+    hak_atomic_store_relaxed(&hak_child_waits, true); /* relaxed: the child has one thread */
 }
 
 /* CACHED -> FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */
@@ -115,17 +115,15 @@ static void rebuild(void) {
 static HAK_COLD void rebuild_once(void) {
     hak_lock_acquire(&hak_child_lock);
     if (hak_atomic_load_relaxed(
-            &is_pending)) { /* relaxed: written under the lock, or before any second thread */
+            &hak_child_waits)) { /* relaxed: written under the lock, or before any second thread */
         rebuild();
-        hak_atomic_store_release(&is_pending,
-                                 false); /* pairs with the load in hak_child_rebuild_if_pending() */
+        hak_atomic_store_release(&hak_child_waits, false); /* pairs with the load in hak_child_is_pending() */
     }
     hak_lock_release(&hak_child_lock);
 }
 
 void hak_child_rebuild_if_pending(void) {
-    /* acquire: pairs with the store in rebuild_once() */
-    if (HAK_UNLIKELY(hak_atomic_load_acquire(&is_pending))) {
+    if (hak_child_is_pending()) {
         rebuild_once();
     }
 }

@@ -10,11 +10,20 @@
 #ifndef HAK_HEAP_CHILD_H
 #define HAK_HEAP_CHILD_H
 
+#include "base/atomic.h"
 #include "base/compiler.h"
 
 /* In the child, before anything else and alone. Does nothing more when the parent had one thread with a heap.
  */
 HAK_COLD void hak_child_begin(void);
+
+extern _Atomic bool hak_child_waits;
+
+/* Whether the rebuild is still to be done. */
+HAK_INLINE bool hak_child_is_pending(void) {
+    /* acquire: pairs with the store in rebuild_once() */
+    return HAK_UNLIKELY(hak_atomic_load_acquire(&hak_child_waits));
+}
 
 /* At the start of every slow operation. */
 void hak_child_rebuild_if_pending(void);

@@ -290,29 +290,46 @@ static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class
     *(*top)++ = ref;
 }
 
-HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function) {
+HAK_ALWAYS_INLINE void free_foreign(struct heap *heap, void *block, hak_header *header, unsigned class_idx,
+                                    const char *function) {
+    hak_live_to_free(header, block, class_idx, function);
+    hak_count_free(class_idx);
+    hak_homeward_add(heap, block, class_idx);
+}
+
+/* The free of a block that is not in the first unit of a slab, or by a thread that cannot free it at once. */
+static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *function) {
     hak_child_rebuild_if_pending(); /* before anything is marked CACHED: the rebuild takes it for a lost
                                        thread's */
     struct block_place place = hak_place_in(word, block);
     struct heap *heap = hak_tls.heap;
     /* Of no slab: large, or a wrong pointer. Metered: everything goes the slow way. */
-    if (!place.is_exact || heap == NULL || heap->is_metered) {
+    if (!place.is_exact || heap == NULL || heap->is_metered || HAK_UNLIKELY(!hak_place_is_live(&place))) {
         hak_free_slow(block, function);
         return;
     }
     hak_header *header = hak_place_header(&place);
-    if (HAK_UNLIKELY(!hak_place_is_live(&place))) {
-        hak_free_slow(block, function);
-        return;
-    }
     unsigned class_idx = place.row->class_idx;
     if (!hak_word_has_tag_of(word, hak_tls.low)) {
-        hak_live_to_free(header, block, class_idx, function);
-        hak_count_free(class_idx);
-        hak_homeward_add(heap, block, class_idx);
+        free_foreign(heap, block, header, class_idx, function);
         return;
     }
     hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
+}
+
+HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function) {
+    size_t live_header = (uint8_t)word;
+    if (HAK_UNLIKELY(live_header - HAK_FIRST_SLAB_ROW >= HAK_CLASS_COUNT) ||
+        HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP) || hak_child_is_pending()) {
+        free_farther(block, word, function);
+        return;
+    }
+    hak_header *header;
+    if (HAK_UNLIKELY(!hak_first_is_live(hak_registry_at_hand(), word, live_header, block, &header))) {
+        hak_free_slow(block, function);
+        return;
+    }
+    free_foreign(hak_tls.heap, block, header, live_header - HAK_HEADER_LIVE, function);
 }
 
 /* A block of no slab and not of the large floor. */

@@ -77,8 +77,8 @@ bool hak_owns_plain(const void *pointer);
  */
 void hak_free_slow(void *block, const char *function);
 
-/* The same for a block that is this thread's but in a further unit of its slab, or of another thread's slab;
- * `word` is its unit's. */
+/* The same for a block of another thread's slab, or of this thread's but in a further unit; `word` is its
+ * unit's. */
 void hak_free_far(void *block, hak_word word, const char *function);
 
 /* What the caller of a sized or aligned free says about the block. */
@@ -226,11 +226,11 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
 }
 
 /*
- * Whether a live block starts there, in a unit with that word, the first of a slab of the caller's and that
- * class; if so, its header.
+ * Whether a live block starts there, in a unit with that word, the first of a slab of that class; if so, its
+ * header.
  */
-HAK_ALWAYS_INLINE bool hak_own_is_live(const struct hak_registry *registry, hak_word word, size_t live_header,
-                                       const void *block, hak_header **header) {
+HAK_ALWAYS_INLINE bool hak_first_is_live(const struct hak_registry *registry, hak_word word,
+                                         size_t live_header, const void *block, hak_header **header) {
     size_t class_idx = live_header - HAK_HEADER_LIVE;
     uintptr_t map = hak_in_register((uintptr_t)hak_word_address(word));
     uint64_t offset = hak_in_register((uint16_t)(uintptr_t)block);
@@ -285,7 +285,7 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
         return;
     }
     hak_header *header;
-    if (HAK_UNLIKELY(!hak_own_is_live(registry, word, row, block, &header))) {
+    if (HAK_UNLIKELY(!hak_first_is_live(registry, word, row, block, &header))) {
         hak_free_slow(block, function);
         return;
     }

@@ -111,6 +111,7 @@ static struct heap *obtain(void) {
         heap->sampling.until_sample = HAK_NEVER_SAMPLED;
         heap->homeward.tally.handler = hak_heap_handle_event;
         heap->homeward.tally.context = heap;
+        hak_homeward_forget(heap);
         hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
         if (!enter_heap(heap)) {
             hak_meta_free(heap, sizeof *heap);

@@ -45,8 +45,9 @@ struct class_state {
 /* Freed blocks of other threads' slabs, see homeward.h. Owner: the heap's thread. */
 struct homeward {
     struct tally tally;
-    size_t bytes;           /* their sizes, summed */
     _Atomic unsigned count; /* blocks since the last flush: at least those that are not counted yet */
+    unsigned count_max;     /* so many are counted at once, */
+    int64_t bytes_left;     /* or so many bytes of blocks more */
 };
 
 #define HAK_NEVER_SAMPLED INT64_MAX /* allocations: more than a thread makes */

@@ -3,7 +3,6 @@
  */
 #include "heap/homeward.h"
 #include "conf/options.h"
-#include "meta/classes.h"
 #include "slab/purge.h"
 #include <string.h>
 
@@ -11,41 +10,53 @@
 #define BATCH_IN_DEBT 4u /* while memory is being given back: each block may be the last of its slab */
 
 /* Bytes of blocks that may be uncounted, by profile: they may be all that keeps their slabs from retiring. */
-static const size_t bound_bytes[] = {
-    [HAK_PROFILE_DEFAULT] = (size_t)64 * 1024,
-    [HAK_PROFILE_CONSERVATIVE] = (size_t)8 * 1024,
-    [HAK_PROFILE_THROUGHPUT] = (size_t)128 * 1024,
+static const uint32_t bound_bytes[] = {
+    [HAK_PROFILE_DEFAULT] = 64 * 1024,
+    [HAK_PROFILE_CONSERVATIVE] = 8 * 1024,
+    [HAK_PROFILE_THROUGHPUT] = 128 * 1024,
 };
+
+static void begin_batch(struct homeward *homeward) {
+    hak_atomic_store_relaxed(&homeward->count, 0); /* relaxed: for hak_homeward_uncounted() */
+    homeward->count_max = hak_purge_is_owed() ? BATCH_IN_DEBT : BATCH_BLOCKS;
+    homeward->bytes_left = bound_bytes[hak_options.tiny_profile];
+}
+
+/* The counters of a slot's class get what the slot has, which is about to be counted. */
+static void count_remote(struct heap *heap, unsigned slot) {
+    const struct tally *tally = &heap->homeward.tally;
+    unsigned class_idx = hak_word_row(hak_registry_word(tally->samples[slot]))->class_idx;
+    HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, tally->blocks[slot]);
+}
 
 void hak_homeward_flush(struct heap *heap) {
     struct homeward *homeward = &heap->homeward;
+    for (uint32_t used = homeward->tally.used; used != 0; used &= used - 1) {
+        count_remote(heap, hak_ctz32(used));
+    }
     hak_tally_settle(&homeward->tally);
-    hak_atomic_store_relaxed(&homeward->count, 0); /* relaxed: for hak_homeward_uncounted() */
-    homeward->bytes = 0;
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }
+    begin_batch(homeward);
 }
 
-void hak_homeward_add(struct heap *heap, const void *block, unsigned class_idx) {
+HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, unsigned class_idx) {
     struct homeward *homeward = &heap->homeward;
+    unsigned slot = hak_tally_slot(block);
     heap->classes[class_idx].is_used = true;
-    HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, 1);
-    hak_tally_add(&homeward->tally, block);
-    unsigned count = hak_atomic_load_relaxed(&homeward->count) + 1; /* relaxed: written here alone */
-    hak_atomic_store_relaxed(&homeward->count, count);              /* relaxed: as in the flush */
-    homeward->bytes += hak_class_block_bytes[class_idx];
-    unsigned limit_blocks = hak_purge_is_owed() ? BATCH_IN_DEBT : BATCH_BLOCKS;
-    if (count >= limit_blocks || homeward->bytes >= bound_bytes[hak_options.tiny_profile]) {
-        hak_homeward_flush(heap);
+    if (hak_tally_has(&homeward->tally, slot)) {
+        count_remote(heap, slot);
     }
+    hak_tally_open(&homeward->tally, slot, block);
+    homeward->tally.blocks[slot] = 1;
+    hak_homeward_note(heap, class_idx);
 }
 
 void hak_homeward_forget(struct heap *heap) {
     heap->homeward.tally.used = 0;
     memset(heap->homeward.tally.samples, 0, sizeof heap->homeward.tally.samples);
-    hak_atomic_store_relaxed(&heap->homeward.count, 0); /* relaxed: one thread */
-    heap->homeward.bytes = 0;
+    begin_batch(&heap->homeward);
 }
 
 size_t hak_homeward_uncounted(void) {

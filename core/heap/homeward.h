@@ -10,14 +10,37 @@
 #define HAK_HEAP_HOMEWARD_H
 
 #include "heap/heap.h"
-
-/* Adds a block that was just made FREE; when it is the last that fits, all are counted. */
-void hak_homeward_add(struct heap *heap, const void *block, unsigned class_idx);
+#include "meta/classes.h"
 
 /* Counts the blocks that are not counted yet. */
 void hak_homeward_flush(struct heap *heap);
 
-/* Drops the counts: for the child of a fork, where all slabs are counted anew. */
+/* The first block of its unit. */
+void hak_homeward_add_first(struct heap *heap, const void *block, unsigned class_idx);
+
+/* Notes a block that the tally has. */
+HAK_ALWAYS_INLINE void hak_homeward_note(struct heap *heap, unsigned class_idx) {
+    struct homeward *homeward = &heap->homeward;
+    unsigned count = hak_atomic_load_relaxed(&homeward->count) + 1; /* relaxed: written here alone */
+    hak_atomic_store_relaxed(&homeward->count, count);              /* relaxed: as in the flush */
+    homeward->bytes_left -= hak_class_block_bytes[class_idx];
+    if (HAK_UNLIKELY(homeward->bytes_left <= 0) || HAK_UNLIKELY(count >= homeward->count_max)) {
+        hak_homeward_flush(heap);
+    }
+}
+
+/* Adds a block that was just made FREE; when it is the last that fits, all are counted. */
+HAK_ALWAYS_INLINE void hak_homeward_add(struct heap *heap, const void *block, unsigned class_idx) {
+    unsigned slot = hak_tally_slot(block);
+    if (!hak_tally_is_open(&heap->homeward.tally, slot, block)) {
+        hak_homeward_add_first(heap, block, class_idx);
+        return;
+    }
+    heap->homeward.tally.blocks[slot]++;
+    hak_homeward_note(heap, class_idx);
+}
+
+/* Drops the counts: for a new heap, and for the child of a fork, where all slabs are counted anew. */
 void hak_homeward_forget(struct heap *heap);
 
 /* Blocks that all heaps have made FREE and not counted yet. Any thread; a moment's figure. */

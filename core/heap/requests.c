@@ -153,7 +153,7 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
     size_t row = hak_own_row(word);
     hak_header *header;
     if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW || bytes - 1 >= HAK_MID_MAX_BYTES) ||
-        HAK_UNLIKELY(!hak_own_is_live(registry, word, row, block, &header))) {
+        HAK_UNLIKELY(!hak_first_is_live(registry, word, row, block, &header))) {
         return realloc_far(function, block, bytes);
     }
     if (HAK_LIKELY(fits_in_place((unsigned)row - HAK_HEADER_LIVE, bytes))) {

@@ -36,7 +36,7 @@ static void count_slot(struct tally *tally, unsigned slot) {
 }
 
 HAK_NOINLINE void hak_tally_open(struct tally *tally, unsigned slot, const void *block) {
-    if ((tally->used >> slot & 1u) != 0) {
+    if (hak_tally_has(tally, slot)) {
         count_slot(tally, slot);
     }
     tally->used |= (uint32_t)1 << slot;

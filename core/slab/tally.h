@@ -35,6 +35,11 @@ struct tally {
     void *context;
 };
 
+/* Whether some unit has the slot. */
+HAK_INLINE bool hak_tally_has(const struct tally *tally, unsigned slot) {
+    return (tally->used >> slot & 1u) != 0;
+}
+
 /* Gives the slot to the unit of a block, counting what another one has in it. */
 void hak_tally_open(struct tally *tally, unsigned slot, const void *block);
 
@@ -49,10 +54,20 @@ bool hak_tally_count(const void *block, unsigned blocks, uint32_t owner, hak_eve
 /* Counts everything. Slow: no lock held. */
 void hak_tally_settle(struct tally *tally);
 
+/* The slot that a block's unit has or would have. */
+HAK_INLINE unsigned hak_tally_slot(const void *block) {
+    return (unsigned)((uintptr_t)block >> HAK_UNIT_SHIFT) % HAK_TALLY_SLOTS;
+}
+
+/* Whether the slot is that of the block's unit. */
+HAK_INLINE bool hak_tally_is_open(const struct tally *tally, unsigned slot, const void *block) {
+    return HAK_LIKELY(((uintptr_t)tally->samples[slot] ^ (uintptr_t)block) >> HAK_UNIT_SHIFT == 0);
+}
+
 /* Adds a block whose header this thread has just made FREE. Slow: no lock held. */
 HAK_INLINE void hak_tally_add(struct tally *tally, const void *block) {
-    unsigned slot = (unsigned)((uintptr_t)block >> HAK_UNIT_SHIFT) % HAK_TALLY_SLOTS;
-    if (HAK_UNLIKELY(((uintptr_t)tally->samples[slot] ^ (uintptr_t)block) >> HAK_UNIT_SHIFT != 0)) {
+    unsigned slot = hak_tally_slot(block);
+    if (!hak_tally_is_open(tally, slot, block)) {
         hak_tally_open(tally, slot, block);
     }
     tally->blocks[slot]++;

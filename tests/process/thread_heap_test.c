@@ -9,6 +9,7 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,43 @@ static void threads_that_first_free_in_a_destructor_leave_no_heap(void **state) 
         assert_int_equal(pthread_join(thread, NULL), 0);
     }
     assert_int_equal(stats().heaps, heaps);
+}
+
+/* Has its turn in each round of destructors, and frees in the last one: there is no heap any more then. */
+struct last_will {
+    void *foreign;
+    void *own;
+    int round;
+};
+static pthread_key_t last_key;
+
+static void free_in_the_last_round(void *value) {
+    struct last_will *will = value;
+    if (++will->round < PTHREAD_DESTRUCTOR_ITERATIONS) {
+        CHECK(pthread_setspecific(last_key, will) == 0);
+        return;
+    }
+    free(will->foreign);
+    free(will->own);
+}
+
+static void *leave_a_will(void *will) {
+    ((struct last_will *)will)->own = malloc(64);
+    CHECK(pthread_setspecific(last_key, will) == 0);
+    return NULL;
+}
+
+static void a_thread_without_its_heap_frees_others_blocks(void **state) {
+    (void)state;
+    assert_int_equal(pthread_key_create(&last_key, free_in_the_last_round), 0);
+    for (unsigned i = 0; i < 10; i++) {
+        pthread_t thread;
+        struct last_will will = {.foreign = malloc(64)};
+        assert_int_equal(pthread_create(&thread, NULL, leave_a_will, &will), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(will.round, PTHREAD_DESTRUCTOR_ITERATIONS);
+    }
+    check_heap();
 }
 
 /* ---- in the child of a fork ---- */
@@ -153,6 +191,7 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_that_first_free_in_a_destructor_leave_no_heap),
+        cmocka_unit_test(a_thread_without_its_heap_frees_others_blocks),
         cmocka_unit_test(the_child_of_a_fork_has_one_heap),
         cmocka_unit_test(options_read_late_prewarm_the_main_thread_too),
         cmocka_unit_test(the_child_of_a_fork_prewarms_a_heap_that_is_right),

@@ -4,21 +4,25 @@
  *
  * suite: limit 60 s
  */
+#include "conf/options.h"
 #include "hakmem.h"
 #include "heap/front.h"
 #include "heap/heap.h"
 #include "heap/homeward.h"
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
+#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "support/blocks.h"
 #include "support/target.h"
 #include "support/test.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #define BLOCKS         300u /* more than twice a batch */
 #define BATCH          128u
+#define BATCH_IN_DEBT  4u
 #define HELD_BYTES_MAX ((size_t)64 * 1024)
 
 static void *blocks[BLOCKS];
@@ -104,7 +108,7 @@ static void *free_large_ones(void *bytes) {
         hak_free(blocks[i]);
     }
     CHECK(heap->homeward.count == 0);
-    CHECK(heap->homeward.bytes == 0);
+    CHECK(heap->homeward.bytes_left == (int64_t)HELD_BYTES_MAX);
     for (unsigned i = fit; i < 64; i++) {
         hak_free(blocks[i]);
     }
@@ -118,6 +122,159 @@ static void a_batch_holds_few_bytes_back(void **state) {
         take_blocks(sizes[i], 64);
         on_thread(free_large_ones, &sizes[i]);
     }
+}
+
+/* The profiles' bounds: the options are read-only, but for this. */
+static void a_profile_says_how_many_bytes(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t profile;
+        int64_t bytes;
+    } rows[] = {{HAK_PROFILE_CONSERVATIVE, 8 * 1024},
+                {HAK_PROFILE_THROUGHPUT, 128 * 1024},
+                {HAK_PROFILE_DEFAULT, HELD_BYTES_MAX}};
+    assert_int_equal(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE), 0);
+    for (size_t i = 0; i < HAK_COUNT_OF(rows); i++) {
+        hak_options.tiny_profile = rows[i].profile;
+        hak_homeward_flush(hak_heap_attach());
+        assert_int_equal(hak_heap_attach()->homeward.bytes_left, rows[i].bytes);
+    }
+    assert_int_equal(mprotect(&hak_options, sizeof hak_options, PROT_READ), 0);
+}
+
+static void *free_in_debt(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    hak_atomic_store_relaxed(&hak_purge_debt, true); /* relaxed: a hint */
+    hak_homeward_forget(heap);                       /* the next batch begins in debt */
+    for (unsigned i = 0; i < BATCH_IN_DEBT; i++) {
+        CHECK(heap->homeward.count == i);
+        hak_free(blocks[i]);
+    }
+    CHECK(heap->homeward.count == 0);
+    CHECK(!hak_purge_is_owed()); /* nothing was */
+    for (unsigned i = 0; i < BATCH - 1; i++) {
+        hak_free(blocks[BATCH_IN_DEBT + i]);
+    }
+    CHECK(heap->homeward.count == BATCH - 1);
+    return NULL;
+}
+
+static void few_are_put_off_while_memory_is_given_back(void **state) {
+    (void)state;
+    take_blocks(48, BLOCKS);
+    on_thread(free_in_debt, NULL);
+    for (unsigned i = BATCH_IN_DEBT + BATCH - 1; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+/* Two blocks of two classes whose units share a slot of the tally. */
+static struct shared_slot {
+    void *first;
+    void *second;
+} shared;
+
+static bool share_slot(const void *a, const void *b) {
+    return (uintptr_t)a >> HAK_UNIT_SHIFT != (uintptr_t)b >> HAK_UNIT_SHIFT &&
+           hak_tally_slot(a) == hak_tally_slot(b);
+}
+
+static void choose_shared(void *small) {
+    for (unsigned i = 0; i < BLOCKS && shared.first == NULL; i++) {
+        if (share_slot(small, blocks[i])) {
+            shared = (struct shared_slot){small, blocks[i]};
+        }
+    }
+}
+
+static uint64_t remote_frees(const struct heap *heap, const void *block) {
+    unsigned class_idx = hak_word_row(hak_registry_word(block))->class_idx;
+    /* relaxed: this thread's */
+    return hak_atomic_load_relaxed(&heap->classes[class_idx].counters.remote_frees);
+}
+
+static int counted_in_slab_of(const void *block) {
+    return hak_slab_word_count(hak_atomic_load_relaxed(&hak_slab_of_block(block)->word)); /* relaxed: quiet */
+}
+
+static void *free_shared(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    uint64_t first = remote_frees(heap, shared.first);
+    uint64_t second = remote_frees(heap, shared.second);
+    int counted = counted_in_slab_of(shared.first);
+    hak_free(shared.first);
+    CHECK(remote_frees(heap, shared.first) == first);
+    CHECK(counted_in_slab_of(shared.first) == counted);
+    hak_free(shared.second);
+    CHECK(remote_frees(heap, shared.first) == first + 1);
+    CHECK(remote_frees(heap, shared.second) == second);
+    CHECK(counted_in_slab_of(shared.first) == counted + 1);
+    hak_homeward_flush(heap);
+    CHECK(remote_frees(heap, shared.first) == first + 1);
+    CHECK(remote_frees(heap, shared.second) == second + 1);
+    return NULL;
+}
+
+static void a_unit_that_needs_the_slot_of_another_counts_that(void **state) {
+    (void)state;
+    void *small = hak_malloc(48);
+    take_blocks(16384, BLOCKS);
+    choose_shared(small);
+    assert_non_null(shared.first);
+    on_thread(free_shared, NULL);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (blocks[i] != shared.second) {
+            hak_free(blocks[i]);
+        }
+    }
+}
+
+/* As the child of a fork does, which counts all slabs anew: here two blocks are lost to their slab's count.
+ */
+static void *free_forget_and_free(void *slab) {
+    struct heap *heap = hak_heap_attach();
+    int counted = counted_in_slab_of(blocks[0]);
+    hak_free(blocks[0]);
+    hak_free(blocks[1]);
+    hak_homeward_forget(heap);
+    CHECK(heap->homeward.count == 0);
+    hak_free(blocks[2]);
+    hak_homeward_flush(heap);
+    CHECK(counted_in_slab_of(blocks[0]) == counted + 1);
+    CHECK(!hak_tally_count(blocks[0], 2, hak_slab_owner(slab), hak_heap_handle_event, heap));
+    return NULL;
+}
+
+static void what_is_forgotten_is_not_counted_later(void **state) {
+    (void)state;
+    take_blocks(48, BLOCKS);
+    on_thread(free_forget_and_free, hak_slab_of_block(blocks[0]));
+    for (unsigned i = 3; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+}
+
+static void *take_one(void *block) {
+    *(void **)block = hak_malloc(48);
+    return NULL;
+}
+
+/* The main thread's heap is the first of all. */
+static void what_any_heap_puts_off_is_known(void **state) {
+    (void)state;
+    void *block;
+    assert_int_equal(hak_heap_attach()->id, 1);
+    hak_homeward_flush(hak_heap_attach());
+    assert_int_equal(hak_homeward_uncounted(), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, take_one, &block), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    hak_free(block);
+    assert_int_equal(hak_homeward_uncounted(), 1);
+    hak_homeward_flush(hak_heap_attach());
+    assert_int_equal(hak_homeward_uncounted(), 0);
 }
 
 static void *free_a_few_and_trim(void *unused) {
@@ -200,6 +357,30 @@ static void a_foreign_block_is_not_handed_out_where_it_was_freed(void **state) {
     on_thread(free_one_and_allocate, blocks[0]);
     for (unsigned i = 1; i < BLOCKS; i++) {
         hak_free(blocks[i]);
+    }
+}
+
+static void *free_all_of_them(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    uint64_t before = remote_frees(heap, blocks[0]);
+    unsigned class_idx = hak_word_row(hak_registry_word(blocks[0]))->class_idx;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        hak_free(blocks[i]);
+    }
+    hak_homeward_flush(heap);
+    CHECK(hak_atomic_load_relaxed(&heap->classes[class_idx].counters.remote_frees) == before + BLOCKS);
+    return NULL;
+}
+
+/* The same of any unit, by another thread. */
+static void foreign_blocks_of_any_unit_go_home(void **state) {
+    (void)state;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        if (hak_class_units[c] > 1) {
+            take_blocks(hak_class_block_bytes[c], BLOCKS);
+            on_thread(free_all_of_them, NULL);
+        }
     }
 }
 
@@ -301,9 +482,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(foreign_blocks_go_home_in_bulk_and_at_exit),
         TEST(a_batch_holds_few_bytes_back),
+        TEST(a_profile_says_how_many_bytes),
+        TEST(few_are_put_off_while_memory_is_given_back),
+        TEST(a_unit_that_needs_the_slot_of_another_counts_that),
+        TEST(what_is_forgotten_is_not_counted_later),
+        TEST(what_any_heap_puts_off_is_known),
         TEST(a_trim_sends_a_batch_home),
         TEST(verify_knows_of_counts_that_are_put_off),
         TEST(a_foreign_block_is_not_handed_out_where_it_was_freed),
+        TEST(foreign_blocks_of_any_unit_go_home),
         TEST(own_blocks_of_any_unit_are_handed_out_again_at_once),
         TEST(an_adopted_slab_is_tagged_anew),
         TEST(first_units_of_a_heap_are_told_from_all_else),
