@@ -27,6 +27,13 @@ struct sweep {
     struct block_ref *next;
 };
 
+/*
+ * An entry of the caller's array, its block and its header side by side, so that both are stored at once and
+ * go on to the next block's by one addition.
+ */
+typedef uintptr_t ref_pair __attribute__((vector_size(2 * sizeof(uintptr_t))));
+_Static_assert(sizeof(ref_pair) == sizeof(struct block_ref), "a pair is an entry");
+
 static unsigned room_of(const struct sweep *sweep) {
     return (unsigned)(sweep->next - sweep->first);
 }
@@ -40,10 +47,29 @@ static uint32_t lowest_bits(uint32_t mask, unsigned count) {
     return mask ^ rest;
 }
 
+/* Takes `count` blocks in a row, FREE or NEVER, from `block` on; there is room for them. */
+HAK_ALWAYS_INLINE void take_row(struct sweep *sweep, uintptr_t block, hak_header *header, uint8_t value,
+                                unsigned count) {
+    ref_pair ref = {block, (uintptr_t)header};
+    const ref_pair step = {sweep->block_bytes, sizeof *header};
+    struct block_ref *next = sweep->next;
+    hak_headers_fill(header, value, count);
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(--next, &ref, sizeof ref);
+        ref += step;
+    }
+    sweep->next = next;
+}
+
 /* Takes the blocks of one group whose bits are set; there is room for them. */
 HAK_INLINE void take_group(struct sweep *sweep, unsigned group, uint32_t mask) {
     hak_header *headers = &sweep->slab->map[group];
     uintptr_t base = sweep->slab->base + group * sweep->block_bytes;
+    if (mask == HAK_MAP_GROUP_MASK) {
+        take_row(sweep, base, headers, HAK_HEADER_CACHED, HAK_MAP_GROUP_BLOCKS);
+        return;
+    }
     size_t block_bytes = sweep->block_bytes;
     struct block_ref *next = sweep->next;
     for (; mask != 0; mask &= mask - 1) {
@@ -127,15 +153,8 @@ static void carve(struct sweep *sweep) {
     uint8_t header_value = slab->is_zero ? HAK_HEADER_CACHED_ZERO : HAK_HEADER_CACHED;
     unsigned left = (unsigned)(slab->capacity_blocks - slab->carved_blocks);
     unsigned count = room_of(sweep) < left ? room_of(sweep) : left;
-    uintptr_t block = slab->base + slab->carved_blocks * sweep->block_bytes;
-    hak_header *header = &slab->map[slab->carved_blocks];
-    for (unsigned i = 0; i < count; i++) {
-        *--sweep->next = (struct block_ref){.block = (void *)block, .header = header};
-        /* relaxed: only the lease holder turns NEVER into anything, as in take_group() */
-        hak_atomic_store_relaxed(header, header_value);
-        header++;
-        block += sweep->block_bytes;
-    }
+    take_row(sweep, slab->base + slab->carved_blocks * sweep->block_bytes, &slab->map[slab->carved_blocks],
+             header_value, count);
     slab->carved_blocks = (uint16_t)(slab->carved_blocks + count);
 }
 

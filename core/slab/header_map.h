@@ -1,11 +1,11 @@
 /*
- * header_map.h - reading header maps sixteen bytes at a time.
+ * header_map.h - header maps sixteen bytes at a time.
  *
- * A map is written byte by byte and read in vectors: a vector store would erase a FREE that another thread
- * stores meanwhile. The load of a FREE byte must be an acquire, so that the next owner of the block sees what
- * the last one did before. x86 loads are; machines without SSE2 load 64-bit words with acquire.
- * ThreadSanitizer knows neither vector loads nor that a load of eight bytes meets a store of one: its builds
- * read bytes.
+ * A map is read in vectors. It is written byte by byte, since a vector store would erase a FREE that another
+ * thread stores meanwhile; but for a row of bytes that all are FREE or NEVER, which no other thread changes.
+ * The load of a FREE byte must be an acquire, so that the next owner of the block sees what the last one did
+ * before. x86 loads are; machines without SSE2 load 64-bit words with acquire. ThreadSanitizer knows neither
+ * vector loads nor that a load of eight bytes meets a store of one: its builds read and write bytes.
  */
 #ifndef HAK_SLAB_HEADER_MAP_H
 #define HAK_SLAB_HEADER_MAP_H
@@ -13,12 +13,14 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/config.h"
+#include <string.h>
 
 #if defined(__SSE2__) && !HAK_TSAN
 #include <emmintrin.h>
 #endif
 
 #define HAK_MAP_GROUP_BLOCKS 16u
+#define HAK_MAP_GROUP_MASK   0xFFFFu /* of a group's headers, all */
 
 typedef _Atomic uint8_t hak_header;
 
@@ -65,5 +67,17 @@ HAK_INLINE uint32_t hak_headers_equal(const hak_header *group, uint8_t value) {
 }
 
 #endif
+
+/* Stores the value to `count` headers in a row that all are FREE or NEVER, for who holds the slab's lease. */
+HAK_INLINE void hak_headers_fill(hak_header *first, uint8_t value, unsigned count) {
+    if (!HAK_TSAN) {
+        memset((void *)first, value, count);
+        return;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        /* relaxed: only the lease holder turns them into anything; the release of the lease publishes it */
+        hak_atomic_store_relaxed(&first[i], value);
+    }
+}
 
 #endif
