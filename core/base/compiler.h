@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A gate begins a cache line: where it lay by chance, the same code took up to 1.5 times as long. */
+/*
+ * A gate begins a cache line, and the shared library's lie at the same place in each build (layout.ld): where
+ * they lay by chance, the same code took up to 1.5 times as long.
+ */
 #define HAK_GATE __attribute__((aligned(64), section(".text.hak_gate")))
 
 #define HAK_API      __attribute__((visibility("default")))
