@@ -66,7 +66,7 @@ HAK_ALWAYS_INLINE void take_row(struct sweep *sweep, uintptr_t block, hak_header
 HAK_INLINE void take_group(struct sweep *sweep, unsigned group, uint32_t mask) {
     hak_header *headers = &sweep->slab->map[group];
     uintptr_t base = sweep->slab->base + group * sweep->block_bytes;
-    if (mask == HAK_MAP_GROUP_MASK) {
+    if (mask == hak_mask32(HAK_MAP_GROUP_BLOCKS)) {
         take_row(sweep, base, headers, HAK_HEADER_CACHED, HAK_MAP_GROUP_BLOCKS);
         return;
     }

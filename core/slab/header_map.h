@@ -20,7 +20,6 @@
 #endif
 
 #define HAK_MAP_GROUP_BLOCKS 16u
-#define HAK_MAP_GROUP_MASK   0xFFFFu /* of a group's headers, all */
 
 typedef _Atomic uint8_t hak_header;
 

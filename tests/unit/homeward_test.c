@@ -45,6 +45,11 @@ static unsigned count_headers(unsigned value) {
     return count;
 }
 
+static int counted_in_slab_of(const void *block) {
+    /* relaxed: nobody else counts */
+    return hak_slab_word_count(hak_atomic_load_relaxed(&hak_slab_of_block(block)->word));
+}
+
 /* What the words of all slabs of the blocks say. */
 static int counted_blocks(void) {
     const struct slab *seen = NULL;
@@ -52,8 +57,7 @@ static int counted_blocks(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         const struct slab *slab = hak_slab_of_block(blocks[i]);
         if (slab != seen) {
-            sum +=
-                hak_slab_word_count(hak_atomic_load_relaxed(&slab->word)); /* relaxed: nobody else counts */
+            sum += counted_in_slab_of(blocks[i]);
         }
         seen = slab;
     }
@@ -188,32 +192,32 @@ static void choose_shared(void *small) {
     }
 }
 
-static uint64_t remote_frees(const struct heap *heap, const void *block) {
-    unsigned class_idx = hak_word_row(hak_registry_word(block))->class_idx;
-    /* relaxed: this thread's */
-    return hak_atomic_load_relaxed(&heap->classes[class_idx].counters.remote_frees);
+static unsigned class_of(const void *block) {
+    return hak_word_row(hak_registry_word(block))->class_idx;
 }
 
-static int counted_in_slab_of(const void *block) {
-    return hak_slab_word_count(hak_atomic_load_relaxed(&hak_slab_of_block(block)->word)); /* relaxed: quiet */
+static uint64_t remote_frees(const struct heap *heap, unsigned class_idx) {
+    /* relaxed: this thread's */
+    return hak_atomic_load_relaxed(&heap->classes[class_idx].counters.remote_frees);
 }
 
 static void *free_shared(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
-    uint64_t first = remote_frees(heap, shared.first);
-    uint64_t second = remote_frees(heap, shared.second);
+    unsigned first_class = class_of(shared.first), second_class = class_of(shared.second);
+    uint64_t first = remote_frees(heap, first_class);
+    uint64_t second = remote_frees(heap, second_class);
     int counted = counted_in_slab_of(shared.first);
     hak_free(shared.first);
-    CHECK(remote_frees(heap, shared.first) == first);
+    CHECK(remote_frees(heap, first_class) == first);
     CHECK(counted_in_slab_of(shared.first) == counted);
     hak_free(shared.second);
-    CHECK(remote_frees(heap, shared.first) == first + 1);
-    CHECK(remote_frees(heap, shared.second) == second);
+    CHECK(remote_frees(heap, first_class) == first + 1);
+    CHECK(remote_frees(heap, second_class) == second);
     CHECK(counted_in_slab_of(shared.first) == counted + 1);
     hak_homeward_flush(heap);
-    CHECK(remote_frees(heap, shared.first) == first + 1);
-    CHECK(remote_frees(heap, shared.second) == second + 1);
+    CHECK(remote_frees(heap, first_class) == first + 1);
+    CHECK(remote_frees(heap, second_class) == second + 1);
     return NULL;
 }
 
@@ -268,9 +272,7 @@ static void what_any_heap_puts_off_is_known(void **state) {
     assert_int_equal(hak_heap_attach()->id, 1);
     hak_homeward_flush(hak_heap_attach());
     assert_int_equal(hak_homeward_uncounted(), 0);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, take_one, &block), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    on_thread(take_one, &block);
     hak_free(block);
     assert_int_equal(hak_homeward_uncounted(), 1);
     hak_homeward_flush(hak_heap_attach());
@@ -363,13 +365,13 @@ static void a_foreign_block_is_not_handed_out_where_it_was_freed(void **state) {
 static void *free_all_of_them(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
-    uint64_t before = remote_frees(heap, blocks[0]);
-    unsigned class_idx = hak_word_row(hak_registry_word(blocks[0]))->class_idx;
+    unsigned class_idx = class_of(blocks[0]); /* their slabs may be gone in the end */
+    uint64_t before = remote_frees(heap, class_idx);
     for (unsigned i = 0; i < BLOCKS; i++) {
         hak_free(blocks[i]);
     }
     hak_homeward_flush(heap);
-    CHECK(hak_atomic_load_relaxed(&heap->classes[class_idx].counters.remote_frees) == before + BLOCKS);
+    CHECK(remote_frees(heap, class_idx) == before + BLOCKS);
     return NULL;
 }
 

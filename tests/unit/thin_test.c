@@ -172,6 +172,41 @@ static void blocks_never_used_leave_the_sum_right(void **state) {
     (void)hak_blocks_return(&last, 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
 }
 
+/* Of a slab of which one page is left, the blocks on that page are taken out first, wherever it lies. */
+static void blocks_on_the_page_that_is_left_come_first(void **state) {
+    (void)state;
+    const unsigned class_of_512 = 15, page_blocks = 4096 / BLOCK_BYTES, kept = 9 * page_blocks - 1;
+    struct block_ref refs[BLOCKS_PER_SLAB], live, again[BLOCKS_PER_SLAB];
+    unsigned calls = 0;
+    hak_purge_set_floor(GIB);
+    struct slab *slab = hak_superslab_take_units(1, 0);
+    CHECK(slab != NULL);
+    assert_int_equal(hak_slab_assign(slab, class_of_512, HAK_OWNER_NOBODY), 0);
+    assert_int_equal(hak_blocks_take(slab, refs, BLOCKS_PER_SLAB), BLOCKS_PER_SLAB);
+    for (unsigned i = 0, count = 0; i < BLOCKS_PER_SLAB; i++) {
+        if (refs[i].header == &slab->map[kept]) {
+            live = refs[i];
+        } else {
+            refs[count++] = refs[i];
+        }
+    }
+    assert_int_equal(hak_slab_release(slab, BLOCKS_PER_SLAB, HAK_PLACE_WARM, HAK_OWNER_NOBODY),
+                     HAK_EVENT_NONE);
+    (void)hak_blocks_return(refs, BLOCKS_PER_SLAB - 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+    assert_true(hak_slab_lease_any(slab));
+    (void)hak_thin_purge(slab, HAK_THIN_CALLS_MAX, &calls);
+    assert_int_equal(calls, 2);
+    assert_int_equal(hak_blocks_take(slab, again, page_blocks - 1), page_blocks - 1);
+    for (unsigned i = 0; i < page_blocks - 1; i++) {
+        assert_ptr_equal((void *)((uintptr_t)again[i].block & ~(uintptr_t)4095),
+                         (void *)((uintptr_t)live.block & ~(uintptr_t)4095));
+    }
+    hak_heap_handle_event(slab, hak_slab_release(slab, page_blocks - 1, HAK_PLACE_NOWHERE, HAK_OWNER_NOBODY),
+                          NULL);
+    (void)hak_blocks_return(again, page_blocks - 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+    (void)hak_blocks_return(&live, 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
+}
+
 static int trim_and_use(void *unused) {
     (void)unused;
     (void)hak_trim(0);
@@ -207,6 +242,17 @@ static void a_small_heap_has_no_thin_slabs(void **state) {
     }
 }
 
+/* The framework's own blocks may be of this size: what is left of the slab that they are in stays in use. */
+static int the_frameworks_slab_is_full(void **state) {
+    (void)state;
+    uintptr_t first = (uintptr_t)hak_malloc(BLOCK_BYTES), block = first;
+    while (first != 0 && block / HAK_UNIT_BYTES == first / HAK_UNIT_BYTES) {
+        block = (uintptr_t)hak_malloc(BLOCK_BYTES);
+    }
+    hak_free((void *)block);
+    return first != 0 && block != 0 ? 0 : -1;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(pages_between_few_live_blocks_go_back, nothing_is_left),
@@ -216,8 +262,9 @@ int main(void) {
         cmocka_unit_test_teardown(a_slab_that_was_used_again_may_be_thin_again, nothing_is_left),
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
         cmocka_unit_test_teardown(blocks_never_used_leave_the_sum_right, nothing_is_left),
+        cmocka_unit_test_teardown(blocks_on_the_page_that_is_left_come_first, nothing_is_left),
         cmocka_unit_test_teardown(a_child_starts_without_thin_slabs, nothing_is_left),
         cmocka_unit_test_teardown(a_small_heap_has_no_thin_slabs, nothing_is_left),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, the_frameworks_slab_is_full, NULL);
 }
