@@ -99,7 +99,7 @@ bool hak_defrag_hint(const void *block);
 struct hak_class_stats {
     size_t block_bytes;     /* size of a block */
     size_t slabs;           /* slabs of this class */
-    size_t capacity_blocks; /* blocks that these slabs hold */
+    size_t capacity_blocks; /* blocks that these slabs hold, and guests in others; less what guests cover */
     size_t live_blocks;     /* with the program */
     size_t cached_blocks;   /* in threads' unified caches */
     size_t free_blocks;     /* in the slabs, never used ones counted in */

@@ -64,6 +64,7 @@
 #define HAK_HEADER_FREE        0x01u /* in the slab, nobody's */
 #define HAK_HEADER_CACHED      0x02u /* in some thread's unified cache */
 #define HAK_HEADER_CACHED_ZERO 0x03u /* the same, and the block's bytes are known to be zero */
+#define HAK_HEADER_TAIL        0x04u /* part of a block of another class that begins before: slab/guests.h */
 #define HAK_HEADER_LIVE        0xA0u /* + class: the caller's */
 
 _Static_assert(HAK_SUPERSLAB_BYTES == HAK_UNITS_PER_SUPERSLAB * HAK_UNIT_BYTES, "units tile a SuperSlab");

@@ -51,6 +51,8 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
          "a helper thread that gives back in time also when the program does nothing")                       \
     CHOICE(THP, thp, HAK_THP_AUTO, "auto|never|always",                                                      \
            "huge pages for SuperSlabs: auto is while little of them is unused")                              \
+    FLAG(GUESTS, guests, true,                                                                               \
+         "blocks of other sizes in the holes between live ones before memory grows: less of it, slower")     \
     FLAG(RANDOMIZE, randomize, false,                                                                        \
          "order of blocks and place of slabs by chance: harder to exploit, slower, more memory")             \
     FLAG(ZERO_ON_FREE, zero_on_free, false, "a freed block is zeroed before free returns; slower")           \
@@ -86,6 +88,7 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     X(HAK_PROFILE_THROUGHPUT, ss_lru_count, 32)                                                              \
     X(HAK_PROFILE_THROUGHPUT, ss_lru_mb, 64)                                                                 \
     X(HAK_PROFILE_THROUGHPUT, ss_lru_ms, 10000)                                                              \
+    X(HAK_PROFILE_THROUGHPUT, guests, false)                                                                 \
     X(HAK_PROFILE_THROUGHPUT, retain_mb, 512)
 
 #endif

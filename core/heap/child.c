@@ -7,6 +7,7 @@
 #include "heap/homeward.h"
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
+#include "slab/guests.h"
 #include "slab/orphans.h"
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
@@ -54,17 +55,28 @@ void hak_child_begin(void) {
     hak_atomic_store_relaxed(&hak_child_waits, true); /* relaxed: the child has one thread */
 }
 
+/* Whether the thread that had the block is gone with it, or was cut off in the middle of a guest's row. */
+static bool is_lost(const struct slab *slab, unsigned block_idx, unsigned header, unsigned before) {
+    unsigned class_idx;
+    bool is_guest = header >= HAK_HEADER_LIVE && header != HAK_HEADER_LIVE + slab->class_idx;
+    return header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO ||
+           (header == HAK_HEADER_TAIL && before == HAK_HEADER_FREE) ||
+           (is_guest && !hak_guest_is_live(&slab->map[block_idx], slab->class_idx, &class_idx));
+}
+
 /* CACHED -> FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */
 static unsigned recount(struct slab *slab) {
     unsigned freed = 0;
     unsigned carved = slab->carved_blocks;
+    unsigned before = HAK_HEADER_NEVER;
     for (unsigned i = 0; i < slab->capacity_blocks; i++) {
         unsigned header =
             hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: its writers are gone, or this thread */
-        if (header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO) {
+        if (is_lost(slab, i, header, before)) {
             hak_atomic_store_relaxed(&slab->map[i], HAK_HEADER_FREE); /* relaxed: as above */
             header = HAK_HEADER_FREE;
         }
+        before = header;
         freed += header == HAK_HEADER_FREE;
         carved = header != HAK_HEADER_NEVER && i >= carved ? i + 1 : carved;
     }

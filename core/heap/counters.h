@@ -25,7 +25,8 @@
     X(pool_adoptions, "orphan slabs taken over")                                                             \
     X(new_slabs, "slabs set up from empty units")                                                            \
     X(new_superslabs, "of those, with a SuperSlab mapped for them")                                          \
-    X(remote_frees, "blocks returned to slabs of other threads or of nobody")
+    X(guests, "blocks in the holes of slabs of other classes")                                               \
+    X(remote_frees, "blocks returned to slabs of other threads or of nobody; guests as what they cover")
 
 #define HAK_COUNTER_FIELD(name, help) _Atomic uint64_t name;
 

@@ -31,7 +31,8 @@ static void leased_to_sparse(struct slab *slab) {
 bool hak_defrag_helps(const void *block) {
     hak_child_rebuild_if_pending(); /* until then no slab's word can be relied on */
     struct block_place place = hak_place_in(hak_registry_word(block), block);
-    if (!place.is_exact || !hak_place_is_live(&place)) {
+    unsigned class_idx;
+    if (!hak_place_class(&place, &class_idx)) {
         return false;
     }
     struct slab *slab = hak_slab_of_map(hak_word_address(place.word));

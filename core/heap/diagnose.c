@@ -5,6 +5,7 @@
 #include "heap/checked.h"
 #include "heap/front.h"
 #include "large/large.h"
+#include "slab/guests.h"
 #include "slab/superslab.h"
 
 struct hak_foreign hak_foreign;
@@ -47,16 +48,33 @@ HAK_NORETURN static void die_of_retired(const char *function, const void *pointe
                       hak_freed_block_bytes(number));
 }
 
+bool hak_place_class(const struct block_place *place, unsigned *class_idx) {
+    *class_idx = place->row->class_idx;
+    return place->is_exact && (hak_place_is_live(place) ||
+                               hak_guest_is_live(hak_place_header(place), place->row->class_idx, class_idx));
+}
+
+/* The size of the block of a slab that the pointer points to or into: a live guest's, or the class's. */
+static size_t bytes_around(const struct block_place *place) {
+    const hak_header *header = hak_place_header(place);
+    while (hak_atomic_load_relaxed(header) == HAK_HEADER_TAIL) { /* relaxed: for a message */
+        header--;
+    }
+    unsigned class_idx;
+    bool is_guest = hak_guest_is_live(header, place->row->class_idx, &class_idx);
+    return hak_class_block_bytes[is_guest ? class_idx : place->row->class_idx];
+}
+
 HAK_NORETURN static void die_of_header(const char *function, const void *pointer,
                                        const struct block_place *place, unsigned header,
                                        enum hak_fault freed_fault) {
     enum hak_fault fault = HAK_FAULT_HEADER_DAMAGED;
     if (header == HAK_HEADER_FREE || header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO) {
         fault = freed_fault;
-    } else if (header == HAK_HEADER_NEVER) {
+    } else if (header == HAK_HEADER_NEVER || header == HAK_HEADER_TAIL) {
         fault = HAK_FAULT_INVALID_POINTER;
     }
-    hak_fatal_pointer(function, fault, pointer, hak_class_block_bytes[place->row->class_idx]);
+    hak_fatal_pointer(function, fault, pointer, bytes_around(place));
 }
 
 hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault) {
@@ -73,12 +91,13 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
     }
     struct block_place place = hak_place_in(word, pointer);
     if (!place.is_exact) {
-        hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer,
-                          hak_class_block_bytes[place.row->class_idx]);
+        hak_fatal_pointer(function, HAK_FAULT_INVALID_POINTER, pointer, bytes_around(&place));
     }
     unsigned header =
         hak_atomic_load_relaxed(hak_place_header(&place)); /* relaxed: as in hak_place_is_live() */
-    if (header != HAK_HEADER_LIVE + place.row->class_idx) {
+    unsigned class_idx;
+    if (header != HAK_HEADER_LIVE + place.row->class_idx &&
+        !hak_guest_is_live(hak_place_header(&place), place.row->class_idx, &class_idx)) {
         /* Another thread frees the block at this moment, and has retired its slab: the header is no longer
          * its. */
         hak_word word_now = hak_registry_word(pointer);

@@ -16,6 +16,7 @@
 #include "heap/unified_cache.h"
 #include "large/large.h"
 #include "os/os.h"
+#include "slab/guests.h"
 #include <errno.h>
 #include <string.h>
 
@@ -103,7 +104,7 @@ static void count_allocation(struct class_state *state, bool is_hit) {
 static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
     struct class_state *state = &heap->classes[class_idx];
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
-        bool is_taken = hak_supply_take(heap, class_idx, ref, 1) == 1;
+        bool is_taken = hak_supply_take_any(heap, class_idx, ref, 1) == 1;
         count_allocation(state, false);
         return is_taken;
     }
@@ -129,6 +130,26 @@ static bool take(unsigned class_idx, struct block_ref *ref) {
         }
     }
     return false;
+}
+
+/* The same past the cache, where guests may be. */
+static bool take_no_guest(unsigned class_idx, struct block_ref *ref) {
+    bool is_taken = false;
+    for (unsigned attempt = 0; attempt < 2 && !is_taken; attempt++) {
+        struct heap *own = current_heap();
+        if (attempt != 0) {
+            hak_reclaim_blocks(own);
+        }
+        struct heap *heap = own != NULL ? own : hak_heap_borrow();
+        is_taken = heap != NULL && hak_supply_take(heap, class_idx, ref, 1) == 1;
+        if (is_taken && own != NULL) {
+            count_allocation(&own->classes[class_idx], false);
+        }
+        if (own == NULL && heap != NULL) {
+            hak_heap_give_back(heap);
+        }
+    }
+    return is_taken;
 }
 
 static void *out_of_memory(void) {
@@ -165,6 +186,17 @@ HAK_ALWAYS_INLINE void *alloc_plain(size_t bytes) {
         return out_of_memory();
     }
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
+    return ref.block;
+}
+
+void *hak_alloc_no_guest(size_t bytes) {
+    unsigned class_idx = hak_class_of(bytes);
+    struct block_ref ref;
+    if (!take_no_guest(class_idx, &ref)) {
+        return out_of_memory();
+    }
+    hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
+    hak_front_fill_new(ref.block, bytes);
     return ref.block;
 }
 
@@ -272,6 +304,10 @@ static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class
     if (HAKMEM_DEBUG_COUNTERS || hak_front_is_metered()) {
         HAK_COUNT(&state->counters, frees, 1);
     }
+    if (!is_own_slab && hak_begins_row(ref.header)) {
+        return_one(heap, ref, class_idx);
+        return;
+    }
     if (!is_own_slab) {
         /* release: pairs with the acquire loads in hak_headers_equal(), as in hak_live_to_free() */
         hak_atomic_store_release(ref.header, HAK_HEADER_FREE);
@@ -353,7 +389,7 @@ HAK_ALWAYS_INLINE void free_plain(void *block, const char *function) {
         free_elsewhere(block, word, function);
         return;
     }
-    unsigned class_idx = hak_word_row(word)->class_idx;
+    unsigned class_idx = hak_live_class(header);
     hak_live_to_cached(header, block, class_idx, function);
     struct block_ref ref = {.block = block, .header = header};
     if (heap != NULL) {

@@ -65,6 +65,9 @@ HAK_INLINE bool hak_is_checked(void) {
     return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_CHECKED) != 0);
 }
 
+/* A block in a slab of its class, aligned as those are; up to HAK_MID_MAX_BYTES. NULL with errno ENOMEM. */
+HAK_COLD void *hak_alloc_no_guest(size_t bytes);
+
 /* The same without regard to modes, for those who carry them out: blocks of ordinary make. */
 void *hak_alloc_plain(size_t bytes);
 void hak_free_plain(void *block, const char *function);
@@ -94,8 +97,8 @@ void hak_free_claimed(void *block, const char *function, struct hak_claim claim)
 
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
-    bool is_exact;      /* the pointer is the start of a block of a slab; otherwise block_idx means nothing */
-    uint64_t block_idx; /* in its slab */
+    bool is_exact;      /* the pointer is the start of a block of a slab */
+    uint64_t block_idx; /* in its slab, if it is in one */
     const struct hak_registry_row *row;
     hak_word word;
 };
@@ -111,16 +114,24 @@ HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
     return place;
 }
 
-/* The header of an exact place. */
+/* The header of a place: of the block that the pointer points to or into. */
 HAK_INLINE hak_header *hak_place_header(const struct block_place *place) {
     return (hak_header *)hak_word_address(place->word) + place->block_idx;
 }
 
-/* Whether the block at an exact place is the caller's. */
+/* The class of a live block: of its slab, unless it is a guest there (slab/guests.h). */
+HAK_INLINE unsigned hak_live_class(const hak_header *header) {
+    return hak_atomic_load_relaxed(header) - HAK_HEADER_LIVE; /* relaxed: as in hak_place_is_live() */
+}
+
+/* Whether the block at an exact place is the caller's, and of the slab's class. */
 HAK_INLINE bool hak_place_is_live(const struct block_place *place) {
     /* relaxed: LIVE was stored by the thread that allocated; the program has ordered that before this call */
     return hak_atomic_load_relaxed(hak_place_header(place)) == HAK_HEADER_LIVE + place->row->class_idx;
 }
+
+/* Whether a block, guest or not, that is the caller's begins at the place; if so, its class. */
+HAK_COLD bool hak_place_class(const struct block_place *place, unsigned *class_idx);
 
 /*
  * LIVE -> CACHED. Two threads that free one block within some hundred nanoseconds can both pass the check

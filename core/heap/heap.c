@@ -310,11 +310,11 @@ static enum hak_slab_event list_slab(struct slab *slab, struct heap *heap) {
 void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *heap_or_null) {
     if (event == HAK_EVENT_THIN) {
         hak_thin_enter(slab);
-        event = hak_slab_release_any(slab);
+        event = hak_slab_release_any(slab, 0);
     }
     if (event == HAK_EVENT_RAGGED) {
         hak_ragged_enter(slab);
-        event = hak_slab_release_any(slab);
+        event = hak_slab_release_any(slab, 0);
     }
     if (event == HAK_EVENT_LIST) {
         hak_ragged_enter_if_due(slab);

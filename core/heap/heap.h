@@ -59,12 +59,13 @@ struct sampling {
 };
 
 struct heap {
-    uint32_t id;              /* const: position in the table, from 1 on */
-    bool is_metered;          /* owner only: the front's tops are parked in metered_top */
-    uint8_t turns_due;        /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
-    struct heap *next_free;   /* under the heaps lock */
-    _Atomic bool is_attached; /* written under the heaps lock: some thread has it */
-    struct slab_list remote;  /* slabs of this heap that were full and got frees from other threads */
+    uint32_t id;               /* const: position in the table, from 1 on */
+    bool is_metered;           /* owner only: the front's tops are parked in metered_top */
+    uint8_t turns_due;         /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
+    uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
+    struct heap *next_free;    /* under the heaps lock */
+    _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */
+    struct slab_list remote;   /* slabs of this heap that were full and got frees from other threads */
     _Atomic uint64_t remote_waits_since_ms;   /* 0 unless others have seen it wait: see sleepers.h */
     _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
     uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */

@@ -48,7 +48,7 @@ HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, u
     if (hak_tally_has(&homeward->tally, slot)) {
         count_remote(heap, slot);
     }
-    hak_tally_add(&homeward->tally, block);
+    hak_tally_add(&homeward->tally, block, 1);
     hak_homeward_note(heap, class_idx);
 }
 

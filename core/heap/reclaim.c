@@ -23,7 +23,7 @@ static size_t for_each_slab(slab_action action, struct heap *heap) {
 
 /* One that is wholly free, which a thread may have fetched ahead of need, retires. */
 static size_t retire(struct slab *slab, struct heap *heap) {
-    hak_heap_handle_event(slab, hak_slab_release_any(slab), heap);
+    hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), heap);
     return 0;
 }
 

@@ -46,6 +46,16 @@ static void *large_aligned(size_t align, size_t bytes) {
     return NULL;
 }
 
+/* A block of the class of that size, in a slab of which every block is aligned unless it is a guest. */
+static void *aligned_of_class(size_t align, size_t class_bytes) {
+    void *block = hak_alloc_gate(class_bytes);
+    if (HAK_LIKELY((uintptr_t)block % align == 0)) {
+        return block;
+    }
+    hak_free_gate(block, "free");
+    return hak_alloc_no_guest(class_bytes);
+}
+
 void *hak_request_aligned(size_t align, size_t bytes) {
     if (align <= HAK_ALIGN_BYTES) {
         return hak_alloc_gate(bytes);
@@ -55,7 +65,7 @@ void *hak_request_aligned(size_t align, size_t bytes) {
     }
     size_t class_bytes = hak_request_class_bytes(align, bytes);
     if (class_bytes != 0) {
-        return hak_alloc_gate(class_bytes);
+        return aligned_of_class(align, class_bytes);
     }
     (void)hak_heap_attach(); /* starts the process's heap if this is its first allocation */
     return large_aligned(align, bytes);
@@ -113,7 +123,9 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
     }
     hak_word word = hak_registry_word(block);
     bool is_large = hak_is_large(block, word);
-    if (!is_large && hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
+    const hak_header *header =
+        is_large ? NULL : hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED);
+    if (!is_large && header == NULL) {
         return hak_word_kind(word) == HAK_KIND_GUARDED ? hak_sampled_realloc(function, block, bytes)
                                                        : hak_foreign.realloc(block, bytes);
     }
@@ -124,7 +136,7 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
     if (is_large) {
         return realloc_large(function, block, word, bytes);
     }
-    unsigned class_idx = hak_word_row(word)->class_idx;
+    unsigned class_idx = hak_live_class(header);
     return fits_in_place(class_idx, bytes)
                ? block
                : move_block(function, block, hak_class_block_bytes[class_idx], bytes);
@@ -176,11 +188,12 @@ size_t hak_usable_plain(const char *function, const void *block) {
     if (hak_is_large(block, word)) {
         return hak_large_usable(function, block, word);
     }
-    if (hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED) == NULL) {
+    const hak_header *header = hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED);
+    if (header == NULL) {
         return hak_word_kind(word) == HAK_KIND_GUARDED ? hak_checked_usable(function, block)
                                                        : hak_foreign.usable_size((void *)(uintptr_t)block);
     }
-    return hak_class_block_bytes[hak_word_row(word)->class_idx];
+    return hak_class_block_bytes[hak_live_class(header)];
 }
 
 bool hak_request_owns(const void *pointer) {
@@ -195,8 +208,9 @@ bool hak_owns_plain(const void *pointer) {
     if (hak_word_kind(word) != HAK_KIND_SLAB) {
         return false;
     }
+    unsigned class_idx;
     struct block_place place = hak_place_in(word, pointer);
-    return place.is_exact && hak_place_is_live(&place);
+    return hak_place_class(&place, &class_idx);
 }
 
 size_t hak_request_good_size(size_t bytes) {

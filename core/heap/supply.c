@@ -2,17 +2,20 @@
  * supply.c - see supply.h.
  */
 #include "heap/supply.h"
+#include "conf/options.h"
 #include "heap/sleepers.h"
 #include "meta/classes.h"
+#include "slab/guests.h"
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
-#define PREFILL_SLABS     3u
-#define MISSES_TO_PREFILL 4u /* misses in a row that make a class one that keeps missing */
-#define DRAIN_SLABS_MAX   8u /* slabs with remote frees taken up in one visit */
+#define PREFILL_SLABS         3u
+#define MISSES_TO_PREFILL     4u     /* misses in a row that make a class one that keeps missing */
+#define DRAIN_SLABS_MAX       8u     /* slabs with remote frees taken up in one visit */
+#define GUESTS_PER_TURN_BYTES 16384u /* of them: pages that a new slab would have cost */
 #define ROW_TO_EXPORT                                                                                        \
     8u /* refills in a row, without a spill, that show that others free what is allocated here */
 
@@ -106,6 +109,13 @@ static struct slab *lease_warm(struct heap *heap, unsigned class_idx) {
     return slab;
 }
 
+/* Pages that were not in use are about to be: ragged slabs, if some wait, may give theirs. */
+static void owe_turn(struct heap *heap) {
+    if (hak_atomic_load_relaxed(&hak_ragged_waits)) { /* relaxed: a hint, the lock decides */
+        heap->turns_due += heap->turns_due != UINT8_MAX;
+    }
+}
+
 /* A new slab from empty units, leased; NULL when out of memory. */
 static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
     struct front_counters *counters = &heap->classes[class_idx].counters;
@@ -115,8 +125,8 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
         return NULL;
     }
     HAK_COUNT(counters, new_superslabs, hak_superslab_births() != births);
-    if (slab->is_zero && hak_atomic_load_relaxed(&hak_ragged_waits)) { /* relaxed: a hint, the lock decides */
-        heap->turns_due += heap->turns_due != UINT8_MAX;
+    if (slab->is_zero) {
+        owe_turn(heap);
     }
     if (hak_slab_assign(slab, class_idx, heap->id) != 0) {
         hak_superslab_give_units(slab, slab->is_zero);
@@ -174,6 +184,24 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
     return slab;
 }
 
+/* Up to `want` blocks in the holes of slabs of other classes (slab/guests.h). */
+static unsigned take_guests(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
+    if (heap->classes[class_idx].exports || !hak_options.guests || hak_options.randomize ||
+        hak_options.check) {
+        return 0;
+    }
+    unsigned got = hak_guests_take(class_idx, heap->id, refs, want, hak_heap_handle_event, heap);
+    HAK_COUNT(&heap->classes[class_idx].counters, guests, got);
+    size_t bytes = (size_t)got * hak_class_block_bytes[class_idx];
+    if (bytes > heap->guest_bytes_left) {
+        owe_turn(heap);
+        bytes = 0;
+        heap->guest_bytes_left = GUESTS_PER_TURN_BYTES;
+    }
+    heap->guest_bytes_left -= (uint32_t)bytes;
+    return got;
+}
+
 /* Gives the lease back after blocks were taken out. The slab is current if it has more, unless it is shared.
  */
 static void release_taken(struct heap *heap, struct slab *slab, unsigned taken, bool is_exhausted) {
@@ -198,7 +226,8 @@ static void give_back_some(struct heap *heap) {
     }
 }
 
-unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
+static unsigned take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want,
+                     bool may_be_guests) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned got = 0;
     state->is_used = true;
@@ -209,6 +238,8 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
             note_foreign_frees(heap, class_idx, slab);
         } else if (got != 0) {
             break; /* a short refill costs less than a new slab */
+        } else if (may_be_guests && (got = take_guests(heap, class_idx, refs, want)) != 0) {
+            break;
         } else {
             slab = visit_pool(heap, class_idx);
         }
@@ -221,6 +252,14 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
     }
     give_back_some(heap);
     return got;
+}
+
+unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
+    return take(heap, class_idx, refs, want, false);
+}
+
+unsigned hak_supply_take_any(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
+    return take(heap, class_idx, refs, want, true);
 }
 
 static void orphan_hint(struct heap *heap, struct slab *slab, unsigned class_idx) {

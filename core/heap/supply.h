@@ -20,6 +20,9 @@
 /* Takes 1 to `want` blocks of the class out of slabs into refs[0 ..]; 0 when out of memory. */
 unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want);
 
+/* The same, or guests in slabs of other classes (slab/guests.h), which are only as aligned as every block. */
+unsigned hak_supply_take_any(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want);
+
 /* Begins or ends that a class exports in a heap. */
 void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports);
 

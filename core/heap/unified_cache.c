@@ -167,7 +167,7 @@ unsigned hak_cache_refill(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     HAK_ASSERT(hak_cache_count(heap, class_idx) == 0);
     adapt_refill(heap, class_idx);
-    unsigned got = hak_supply_take(heap, class_idx, &state->array[1], state->refill_blocks);
+    unsigned got = hak_supply_take_any(heap, class_idx, &state->array[1], state->refill_blocks);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + got];
     return got;
 }
@@ -178,7 +178,7 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
     unsigned goal = blocks < state->capacity_blocks ? blocks : state->capacity_blocks;
     unsigned got = 1;
     for (; have < goal && got != 0; have += got) {
-        got = hak_supply_take(heap, class_idx, &state->array[1 + have], goal - have);
+        got = hak_supply_take_any(heap, class_idx, &state->array[1 + have], goal - have);
     }
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + have];
 }

@@ -16,20 +16,34 @@
 
 _Static_assert(HAK_STATS_CLASSES == HAK_CLASS_COUNT, "hakmem.h repeats the number of classes");
 
+/* A live guest is a block of its own class and takes those beneath it away from the slab's. Of a cached one
+ * nothing tells the class: it is what it covers. */
 static int count_slab(struct slab *slab, void *context) {
-    struct hak_class_stats *stats = &((struct hak_stats *)context)->classes[slab->class_idx];
-    size_t live = 0;
-    size_t cached = 0;
+    struct hak_class_stats *classes = ((struct hak_stats *)context)->classes;
+    struct hak_class_stats *stats = &classes[slab->class_idx];
+    size_t live = 0, cached = 0, lent = 0;
+    bool is_of_guest = false;
     for (unsigned i = 0; i < slab->carved_blocks; i++) {
         unsigned header = hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: a figure for some moment */
-        live += header == HAK_HEADER_LIVE + slab->class_idx;
-        cached += header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO;
+        unsigned live_class = header - HAK_HEADER_LIVE;
+        bool is_tail = header == HAK_HEADER_TAIL;
+        if (live_class < HAK_CLASS_COUNT && live_class != slab->class_idx) {
+            classes[live_class].live_blocks++;
+            classes[live_class].capacity_blocks++;
+            is_of_guest = true;
+        } else if (!is_tail) {
+            is_of_guest = false;
+        }
+        live += live_class == slab->class_idx;
+        lent += is_of_guest;
+        cached +=
+            header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO || (is_tail && !is_of_guest);
     }
     stats->slabs++;
-    stats->capacity_blocks += slab->capacity_blocks;
+    stats->capacity_blocks += slab->capacity_blocks - lent;
     stats->live_blocks += live;
     stats->cached_blocks += cached;
-    stats->free_blocks += slab->capacity_blocks - live - cached;
+    stats->free_blocks += slab->capacity_blocks - live - cached - lent;
     return 0;
 }
 

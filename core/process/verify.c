@@ -17,6 +17,7 @@
 #include "meta/classes.h"
 #include "os/os.h"
 #include "process/walk.h"
+#include "slab/guests.h"
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
@@ -58,22 +59,43 @@ static const char *check_words(const struct slab *slab) {
     return hak_slab_of_map(slab->map) == slab ? NULL : "slab: its header map names another slab";
 }
 
-static bool is_state_of(unsigned header, const struct slab *slab) {
+/* Whether a header below carved_blocks may have that value, behind one with the value `before`. */
+static bool is_state_of(const struct slab *slab, unsigned header, unsigned before) {
+    bool may_have_tail = before == HAK_HEADER_TAIL || before == HAK_HEADER_CACHED ||
+                         (before >= HAK_HEADER_LIVE && before != HAK_HEADER_LIVE + slab->class_idx);
     return header == HAK_HEADER_FREE || header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO ||
-           header == HAK_HEADER_LIVE + slab->class_idx;
+           (header == HAK_HEADER_TAIL && may_have_tail) ||
+           (header >= HAK_HEADER_LIVE && header < HAK_HEADER_LIVE + HAK_CLASS_COUNT);
 }
 
-/* NULL, with the number of free blocks, or what is wrong with a header. */
-static const char *check_headers(const struct slab *slab, unsigned *free_blocks) {
+/* Whether a header that is live is one of the slab's class, or of a whole guest. */
+static bool is_whole(const struct slab *slab, unsigned block_idx, unsigned header) {
+    unsigned class_idx;
+    return header < HAK_HEADER_LIVE || header == HAK_HEADER_LIVE + slab->class_idx ||
+           hak_guest_is_live(&slab->map[block_idx], slab->class_idx, &class_idx);
+}
+
+/* NULL, with the number of free blocks, or what is wrong with a header; *is_cut if it may be that of a guest
+ * that another thread is about to free. */
+static const char *check_headers(const struct slab *slab, unsigned *free_blocks, bool *is_cut) {
     unsigned freed = 0;
+    unsigned before = HAK_HEADER_NEVER;
+    *is_cut = false;
     for (unsigned i = 0; i < slab->capacity_blocks; i++) {
-        unsigned header =
-            hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: each byte has a state at any moment */
-        if (i >= slab->carved_blocks ? header != HAK_HEADER_NEVER : !is_state_of(header, slab)) {
-            return i >= slab->carved_blocks ? "slab: a block beyond the carved ones is not NEVER"
-                                            : "slab: a header byte is in no state";
+        /* acquire: pairs with the stores in hak_row_to_free(): no TAIL is left behind what is seen FREE */
+        unsigned header = hak_atomic_load_acquire(&slab->map[i]);
+        if (i >= slab->carved_blocks) {
+            if (header != HAK_HEADER_NEVER) {
+                return "slab: a block beyond the carved ones is not NEVER";
+            }
+            continue;
+        }
+        *is_cut = !is_whole(slab, i, header);
+        if (*is_cut || !is_state_of(slab, header, before)) {
+            return "slab: a header byte is in no state";
         }
         freed += header == HAK_HEADER_FREE;
+        before = header;
     }
     *free_blocks = freed + slab->capacity_blocks - slab->carved_blocks;
     return NULL;
@@ -87,16 +109,20 @@ static const char *check_slab(const struct slab *slab) {
     }
     const char *broken = check_words(slab);
     struct patience patience = full_patience();
-    while (broken == NULL && has_patience(&patience)) {
-        broken = check_headers(slab, &free_blocks);
+    bool may_change = broken == NULL;
+    while (may_change && has_patience(&patience)) {
+        bool is_cut;
+        broken = check_headers(slab, &free_blocks, &is_cut);
         /* relaxed: a count whose FREE bytes are not seen yet is looked at again, until they are */
         int counted = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word));
-        if (broken != NULL || counted == (int)free_blocks) {
-            return broken;
+        if (broken == NULL && counted == (int)free_blocks) {
+            return NULL;
         }
-        if (counted < (int)free_blocks && free_blocks - (unsigned)counted <= hak_homeward_uncounted()) {
+        if (broken == NULL && counted < (int)free_blocks &&
+            free_blocks - (unsigned)counted <= hak_homeward_uncounted()) {
             return NULL; /* other threads' frees, put off until they have a batch */
         }
+        may_change = broken == NULL || is_cut;
     }
     return broken != NULL ? broken : "slab: its count of free blocks is not that of its header map";
 }
@@ -121,7 +147,10 @@ static const char *check_own_caches(struct heap *heap) {
             if (header != HAK_HEADER_CACHED && header != HAK_HEADER_CACHED_ZERO) {
                 return "heap: a cached block is not marked CACHED";
             }
-            if (hak_slab_of_block(state->array[i].block)->class_idx != c) {
+            unsigned slab_class = hak_slab_of_block(state->array[i].block)->class_idx;
+            bool may_be_guest = slab_class < c;
+            if (slab_class != c &&
+                !(may_be_guest && hak_row_length(state->array[i].header) == hak_row_blocks(slab_class, c))) {
                 return "heap: a block is cached under another class";
             }
         }

@@ -8,6 +8,7 @@
 #include "heap/heap.h"
 #include "large/large.h"
 #include "meta/classes.h"
+#include "slab/guests.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
@@ -36,7 +37,7 @@ int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
     for (size_t i = 0; result == 0 && (slab = hak_slab_at(i)) != NULL; i++) {
         if (lease_patiently(slab)) {
             result = visitor(slab, context);
-            hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
+            hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), hak_tls.heap);
         }
     }
     hak_purge_settle(); /* slabs that were kept warm although wholly free were retired */
@@ -54,9 +55,11 @@ static int visit_live_blocks(struct slab *slab, void *context) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     for (unsigned i = 0; i < slab->carved_blocks; i++) {
         /* relaxed: another thread's block may change state at any moment, as documented */
-        if (hak_atomic_load_relaxed(&slab->map[i]) == HAK_HEADER_LIVE + slab->class_idx) {
+        unsigned live_class = hak_atomic_load_relaxed(&slab->map[i]) - HAK_HEADER_LIVE;
+        if (live_class == slab->class_idx || hak_guest_is_live(&slab->map[i], slab->class_idx, &live_class)) {
             void *block = (void *)(slab->base + i * block_bytes);
-            size_t usable_bytes = hak_is_checked() ? hak_checked_bytes(block, block_bytes) : block_bytes;
+            size_t usable_bytes = hak_class_block_bytes[live_class];
+            usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
             int result = walk->visitor(block, usable_bytes, walk->context);
             if (result != 0) {
                 return result;

@@ -12,6 +12,7 @@
 #include "meta/classes.h"
 #include "os/fatal.h"
 #include "os/os.h"
+#include "slab/guests.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/shuffle.h"
@@ -114,7 +115,7 @@ static uint32_t pages_of_blocks(const struct slab *slab, unsigned first, unsigne
 }
 
 /* Of a group's blocks, those that lie on pages that were given back. */
-static uint32_t on_purged_pages(const struct slab *slab, unsigned group) {
+uint32_t hak_blocks_on_purged_pages(const struct slab *slab, unsigned group) {
     uint32_t mask = 0;
     for (unsigned i = 0; i < HAK_MAP_GROUP_BLOCKS && group + i < slab->capacity_blocks; i++) {
         bool is_on = (pages_of_blocks(slab, group + i, group + i + 1) & slab->purged_mask) != 0;
@@ -132,7 +133,7 @@ static HAK_COLD void sweep_resident(struct sweep *sweep) {
         if (slab->carved_blocks - group < HAK_MAP_GROUP_BLOCKS) {
             free_mask &= hak_mask32(slab->carved_blocks - group);
         }
-        free_mask = free_mask != 0 ? free_mask & ~on_purged_pages(slab, group) : 0;
+        free_mask = free_mask != 0 ? free_mask & ~hak_blocks_on_purged_pages(slab, group) : 0;
         take_group(sweep, group, lowest_bits(free_mask, room_of(sweep)));
     }
 }
@@ -228,14 +229,27 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
     return got;
 }
 
-unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
-                           hak_event_handler handler, void *context) {
-    struct tally tally = {.owner = owner, .handler = handler, .context = context};
+HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *refs, unsigned count,
+                                   bool may_be_guests) {
     for (const struct block_ref *ref = refs; ref != refs + count; ref++) {
+        if (may_be_guests && hak_begins_row(ref->header)) {
+            hak_tally_add(tally, ref->block, hak_row_to_free(ref->header));
+            continue;
+        }
         /* release: pairs with the acquire loads in hak_headers_equal(): whoever takes the block out sees our
          * writes */
         hak_atomic_store_release(ref->header, HAK_HEADER_FREE);
-        hak_tally_add(&tally, ref->block);
+        hak_tally_add(tally, ref->block, 1);
+    }
+}
+
+unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
+                           hak_event_handler handler, void *context) {
+    struct tally tally = {.owner = owner, .handler = handler, .context = context};
+    if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_guests_were_made))) { /* relaxed: see there */
+        return_refs(&tally, refs, count, true);
+    } else {
+        return_refs(&tally, refs, count, false);
     }
     hak_tally_settle(&tally);
     if (hak_purge_is_owed()) {
@@ -245,9 +259,7 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
 }
 
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {
-    /* release: pairs with the acquire loads in hak_headers_equal(), as in hak_blocks_return() */
-    hak_atomic_store_release(ref.header, HAK_HEADER_FREE);
-    bool is_foreign = hak_tally_count(ref.block, 1, owner, handler, context);
+    bool is_foreign = hak_tally_count(ref.block, hak_row_to_free(ref.header), owner, handler, context);
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }
@@ -299,7 +311,7 @@ unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
     unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
     for (unsigned i = 0; i <= end && *calls != calls_end; i++) {
-        /* acquire: pairs with the FREE stores in hak_blocks_return(): the purge comes after the last use */
+        /* acquire: pairs with the FREE stores in return_refs(): the purge comes after the last use */
         bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
         if (!is_free) {
             pages += i > run_start ? purge_blocks(slab, run_start, i, calls) : 0;

@@ -29,3 +29,11 @@ struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id) {
     }
     return slab != NULL ? slab : hak_slab_list_pop(hak_sparse_of(class_idx));
 }
+
+bool hak_orphans_below(unsigned class_idx) {
+    bool is_empty = true;
+    for (unsigned c = 0; c < class_idx && is_empty; c++) {
+        is_empty = hak_orphans_look_empty(c);
+    }
+    return !is_empty;
+}

@@ -40,4 +40,14 @@ enum hak_slab_event hak_sparse_push(struct slab *slab);
  */
 struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id);
 
+/* Whether there was none a moment ago. */
+HAK_INLINE bool hak_orphans_look_empty(unsigned class_idx) {
+    return hak_slab_list_looks_empty(hak_orphans_of(class_idx, 0)) &&
+           hak_slab_list_looks_empty(hak_orphans_of(class_idx, 1)) &&
+           hak_slab_list_looks_empty(hak_sparse_of(class_idx));
+}
+
+/* Whether there were some of smaller classes a moment ago. */
+HAK_COLD bool hak_orphans_below(unsigned class_idx);
+
 #endif

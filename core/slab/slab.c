@@ -134,13 +134,14 @@ void hak_slab_release_warm(struct slab *slab, uint32_t owner) {
     } while (!hak_atomic_cas_weak_release(&slab->word, &word, next));
 }
 
-enum hak_slab_event hak_slab_release_any(struct slab *slab) {
+enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_blocks) {
     for (;;) {
         /* acquire: pairs with the swap in hak_slab_count_free(): what is retired here others are through with
          */
         uint64_t word = hak_atomic_load_acquire(&slab->word);
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
-        int count = hak_slab_word_count(word);
+        uint64_t next = word - taken_blocks;
+        int count = hak_slab_word_count(next);
         if (count == (int)slab->capacity_blocks) {
             return HAK_EVENT_RETIRE;
         }
@@ -149,7 +150,7 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab) {
         }
         /* release: pairs with the swaps that take the lease in hak_slab_lease_warm() and
          * hak_slab_count_free() */
-        if (hak_atomic_cas_weak_release(&slab->word, &word, word & ~HAK_LEASED)) {
+        if (hak_atomic_cas_weak_release(&slab->word, &word, next & ~HAK_LEASED)) {
             return HAK_EVENT_NONE;
         }
     }

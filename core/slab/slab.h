@@ -36,7 +36,8 @@ enum hak_slab_event {
 /*
  * Owner: the heap named in `word`, or nobody (0). A record belongs to its SuperSlab for ever and is reused in
  * place. Invariant while no lease is held: count in word + frees stored but not yet counted == FREE bytes
- * below carved_blocks + (capacity_blocks - carved_blocks); live + cached + those == capacity_blocks.
+ * below carved_blocks + (capacity_blocks - carved_blocks); live + cached + those == capacity_blocks, what
+ * guests cover (guests.h) counted as live or cached.
  */
 struct slab {
     _Atomic uint64_t word;            /* atomic: see slab_word.h */
@@ -109,9 +110,9 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
  * of need. */
 void hak_slab_release_warm(struct slab *slab, uint32_t owner);
 
-/* Gives back a lease taken by hak_slab_lease_any(); the place stays what it is unless the hint was dropped.
- */
-enum hak_slab_event hak_slab_release_any(struct slab *slab);
+/* Gives back a lease taken by hak_slab_lease_any(), and took so many blocks; the place stays what it is
+ * unless the hint was dropped. */
+enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_blocks);
 
 /*
  * Counts `blocks` blocks whose headers this thread, that of the heap `freer`, has just stored FREE: the

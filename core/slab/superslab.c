@@ -324,6 +324,13 @@ bool hak_superslab_covers(const void *pointer) {
     return is_found;
 }
 
+bool hak_superslab_has_dirty(void) {
+    hak_lock_acquire(&hak_superslab_lock);
+    bool has_dirty = hak_superslab_pool.dirty_units != 0;
+    hak_lock_release(&hak_superslab_lock);
+    return has_dirty;
+}
+
 uint64_t hak_superslab_births(void) {
     return hak_atomic_load_relaxed(&records.births); /* relaxed: a statistic */
 }

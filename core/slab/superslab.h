@@ -87,6 +87,9 @@ HAK_INLINE struct slab *hak_slab_at(size_t index) {
     return superslab != NULL ? &superslab->slabs[index % HAK_UNITS_PER_SUPERSLAB] : NULL;
 }
 
+/* Whether there are units that a slab could have with their pages. A hint. */
+bool hak_superslab_has_dirty(void);
+
 struct hak_superslab_counts {
     size_t mapped;      /* SuperSlabs with memory */
     size_t empty;       /* of those, in the LRU */

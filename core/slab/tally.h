@@ -64,13 +64,13 @@ HAK_INLINE bool hak_tally_is_open(const struct tally *tally, unsigned slot, cons
     return HAK_LIKELY(((uintptr_t)tally->samples[slot] ^ (uintptr_t)block) >> HAK_UNIT_SHIFT == 0);
 }
 
-/* Adds a block whose header this thread has just made FREE. Slow: no lock held. */
-HAK_INLINE void hak_tally_add(struct tally *tally, const void *block) {
+/* Adds `blocks` blocks in a row whose headers this thread has just made FREE. Slow: no lock held. */
+HAK_INLINE void hak_tally_add(struct tally *tally, const void *block, unsigned blocks) {
     unsigned slot = hak_tally_slot(block);
     if (!hak_tally_is_open(tally, slot, block)) {
         hak_tally_open(tally, slot, block);
     }
-    tally->blocks[slot]++;
+    tally->blocks[slot] += blocks;
 }
 
 #endif

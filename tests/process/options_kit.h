@@ -215,13 +215,14 @@ enum column {
     POOL_ADOPTIONS,
     NEW_SLABS,
     NEW_SUPERSLABS,
+    GUESTS,
     REMOTE_FREES,
     COLUMNS,
 };
 
 #define CSV_HEADING                                                                                          \
     "class,block_bytes,allocations,frees,cache_hits,cache_misses,cache_spills,warm_hits,warm_misses,"        \
-    "warm_prefills,pool_visits,pool_adoptions,new_slabs,new_superslabs,remote_frees\n"
+    "warm_prefills,pool_visits,pool_adoptions,new_slabs,new_superslabs,guests,remote_frees\n"
 
 static unsigned long csv[CLASSES][COLUMNS];
 

@@ -37,6 +37,18 @@ static void take_new_slabs(unsigned slabs) {
     }
 }
 
+/* In a slab's worth of them. */
+static unsigned most_calls_of_one_malloc(void) {
+    unsigned most = 0;
+    for (unsigned i = 0; i < NEW_PER_SLAB; i++) {
+        purge_calls = 0;
+        new_blocks[i] = hak_malloc(NEW_BYTES);
+        CHECK(new_blocks[i] != NULL);
+        most = purge_calls > most ? purge_calls : most;
+    }
+    return most;
+}
+
 static int nothing_is_left(void **state) {
     (void)state;
     free_but_every(0);
@@ -62,10 +74,8 @@ static void a_new_slab_gives_free_pages_back(void **state) {
     fill();
     free_but_every(EVERY);
     assert_in_range(waiting(), SLABS - CACHED_SLABS, SLABS);
-    purge_calls = 0;
     size_t before_bytes = hak_superslab_pool.purged_bytes;
-    take_new_slabs(1);
-    assert_in_range(purge_calls, 1, HAK_PURGE_STEP_CALLS);
+    assert_in_range(most_calls_of_one_malloc(), 1, HAK_PURGE_STEP_CALLS);
     take_new_slabs(NEW_SLABS);
     size_t purged_bytes = hak_superslab_pool.purged_bytes - before_bytes;
     assert_true(purged_bytes > (SLABS - 2 * CACHED_SLABS) * HAK_UNIT_BYTES / 2);

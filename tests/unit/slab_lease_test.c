@@ -35,7 +35,7 @@ static void a_lease_held_elsewhere_is_not_waited_for(void **state) {
     alarm(HANGING_S);
     hak_supply_drain_remote(heap);
     alarm(0);
-    assert_int_equal(hak_slab_release_any(slab), HAK_EVENT_NONE);
+    assert_int_equal(hak_slab_release_any(slab, 0), HAK_EVENT_NONE);
     assert_false(hak_slab_list_looks_empty(&heap->remote));
     hak_supply_drain_remote(heap);
     assert_true(hak_slab_list_looks_empty(&heap->remote));

@@ -325,7 +325,7 @@ static void a_slab_that_is_never_let_go_of_is_left_out(void **state) {
     assert_int_equal(hak_verify(NULL, 0), 0);
     find(&other);
     turn_over(&damage);
-    assert_int_equal(hak_slab_release_any(is.orphan), HAK_EVENT_NONE);
+    assert_int_equal(hak_slab_release_any(is.orphan, 0), HAK_EVENT_NONE);
     find(&damage);
 }
 

@@ -87,7 +87,7 @@ static void purge_blocks(void) {
     if (hak_slab_lease_any(slab)) {
         unsigned calls = 0;
         (void)hak_thin_purge(slab, UINT_MAX, &calls);
-        hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
+        hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), hak_tls.heap);
     }
 }
 
@@ -223,7 +223,7 @@ static void lease_what_is_new(void) {
         struct slab *slab = &superslab->slabs[i];
         if (hak_slab_lease_any(slab)) {
             MODEL_CHECK(slab->class_idx == KIT_CLASS && slab->carved_blocks <= KIT_BLOCKS);
-            hak_heap_handle_event(slab, hak_slab_release_any(slab), hak_tls.heap);
+            hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), hak_tls.heap);
         }
     }
 }
