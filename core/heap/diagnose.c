@@ -77,7 +77,8 @@ HAK_NORETURN static void die_of_header(const char *function, const void *pointer
     hak_fatal_pointer(function, fault, pointer, bytes_around(place));
 }
 
-hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault) {
+hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault,
+                                   unsigned *class_idx) {
     hak_word word = hak_registry_word(pointer);
     enum hak_unit_kind kind = hak_word_kind(word);
     if (kind == HAK_KIND_SLAB_FREED && !may_be_foreign(pointer)) {
@@ -95,9 +96,9 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
     }
     unsigned header =
         hak_atomic_load_relaxed(hak_place_header(&place)); /* relaxed: as in hak_place_is_live() */
-    unsigned class_idx;
+    *class_idx = place.row->class_idx;
     if (header != HAK_HEADER_LIVE + place.row->class_idx &&
-        !hak_guest_is_live(hak_place_header(&place), place.row->class_idx, &class_idx)) {
+        !hak_guest_is_live(hak_place_header(&place), place.row->class_idx, class_idx)) {
         /* Another thread frees the block at this moment, and has retired its slab: the header is no longer
          * its. */
         hak_word word_now = hak_registry_word(pointer);

@@ -25,10 +25,12 @@ extern struct hak_foreign hak_foreign;
 bool hak_is_large(const void *pointer, hak_word word);
 
 /*
- * The header of the live block of a slab that starts at `pointer`. Ends the program if it is anything else,
+ * The header of the live block of a slab that starts at `pointer`, with its class in *class_idx: that of the
+ * one look that found it live, since another thread may free it too. Ends the program if it is anything else,
  * naming `function`; a block that is free already is `freed_fault`. NULL for a pointer that hak_foreign
  * takes, and for one into a unit of kind GUARDED. Not for blocks of the large floor.
  */
-hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault);
+hak_header *hak_live_header_or_die(const char *function, const void *pointer, enum hak_fault freed_fault,
+                                   unsigned *class_idx);
 
 #endif

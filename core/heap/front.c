@@ -384,12 +384,12 @@ HAK_ALWAYS_INLINE void free_plain(void *block, const char *function) {
         hak_large_free(function, block, word);
         return;
     }
-    hak_header *header = hak_live_header_or_die(function, block, HAK_FAULT_DOUBLE_FREE);
+    unsigned class_idx;
+    hak_header *header = hak_live_header_or_die(function, block, HAK_FAULT_DOUBLE_FREE, &class_idx);
     if (header == NULL) {
         free_elsewhere(block, word, function);
         return;
     }
-    unsigned class_idx = hak_live_class(header);
     hak_live_to_cached(header, block, class_idx, function);
     struct block_ref ref = {.block = block, .header = header};
     if (heap != NULL) {

@@ -119,11 +119,6 @@ HAK_INLINE hak_header *hak_place_header(const struct block_place *place) {
     return (hak_header *)hak_word_address(place->word) + place->block_idx;
 }
 
-/* The class of a live block: of its slab, unless it is a guest there (slab/guests.h). */
-HAK_INLINE unsigned hak_live_class(const hak_header *header) {
-    return hak_atomic_load_relaxed(header) - HAK_HEADER_LIVE; /* relaxed: as in hak_place_is_live() */
-}
-
 /* Whether the block at an exact place is the caller's, and of the slab's class. */
 HAK_INLINE bool hak_place_is_live(const struct block_place *place) {
     /* relaxed: LIVE was stored by the thread that allocated; the program has ordered that before this call */

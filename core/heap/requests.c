@@ -123,9 +123,8 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
     }
     hak_word word = hak_registry_word(block);
     bool is_large = hak_is_large(block, word);
-    const hak_header *header =
-        is_large ? NULL : hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED);
-    if (!is_large && header == NULL) {
+    unsigned class_idx;
+    if (!is_large && hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED, &class_idx) == NULL) {
         return hak_word_kind(word) == HAK_KIND_GUARDED ? hak_sampled_realloc(function, block, bytes)
                                                        : hak_foreign.realloc(block, bytes);
     }
@@ -136,7 +135,6 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
     if (is_large) {
         return realloc_large(function, block, word, bytes);
     }
-    unsigned class_idx = hak_live_class(header);
     return fits_in_place(class_idx, bytes)
                ? block
                : move_block(function, block, hak_class_block_bytes[class_idx], bytes);
@@ -188,12 +186,12 @@ size_t hak_usable_plain(const char *function, const void *block) {
     if (hak_is_large(block, word)) {
         return hak_large_usable(function, block, word);
     }
-    const hak_header *header = hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED);
-    if (header == NULL) {
+    unsigned class_idx;
+    if (hak_live_header_or_die(function, block, HAK_FAULT_USE_OF_FREED, &class_idx) == NULL) {
         return hak_word_kind(word) == HAK_KIND_GUARDED ? hak_checked_usable(function, block)
                                                        : hak_foreign.usable_size((void *)(uintptr_t)block);
     }
-    return hak_class_block_bytes[hak_live_class(header)];
+    return hak_class_block_bytes[class_idx];
 }
 
 bool hak_request_owns(const void *pointer) {

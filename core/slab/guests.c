@@ -67,15 +67,15 @@ static bool has_room(unsigned host_class, unsigned class_idx, int free_blocks) {
            used_blocks * (int)hak_row_blocks(host_class, class_idx) < free_blocks * (int)USED_PER_FREE;
 }
 
-/* What anybody can tell of a slab: a hint, the lease decides. */
-static bool looks_like_host(struct slab *slab, unsigned class_idx, uint32_t heap_id) {
-    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: a hint */
+/* Whether to search the slab for rows: a hint unless the lease is held, which is when the answer decides. */
+static bool is_host(struct slab *slab, unsigned class_idx, uint32_t heap_id) {
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: a hint, or the lease holder's */
     unsigned host_class = hak_slab_word_class(word);
     uint32_t owner = hak_slab_word_owner(word);
-    return hak_slab_word_is_assigned(word) && !hak_slab_word_is_leased(word) &&
-           !hak_slab_word_is_thin(word) && (owner == HAK_OWNER_NOBODY || owner == heap_id) &&
-           may_host(host_class, class_idx) && has_room(host_class, class_idx, hak_slab_word_count(word)) &&
-           hak_atomic_load_relaxed(&slab->list) != hak_sparse_of(host_class); /* relaxed: a hint */
+    return hak_slab_word_is_assigned(word) && !hak_slab_word_is_thin(word) &&
+           (owner == HAK_OWNER_NOBODY || owner == heap_id) && may_host(host_class, class_idx) &&
+           has_room(host_class, class_idx, hak_slab_word_count(word)) &&
+           hak_atomic_load_relaxed(&slab->list) != hak_sparse_of(host_class); /* relaxed: as above */
 }
 
 /* FREE blocks of a group, on pages that are there. */
@@ -128,12 +128,8 @@ static unsigned take_rows(struct slab *host, unsigned class_idx, struct block_re
 /* Takes guests out of a leased slab and gives the lease back. */
 static unsigned take_from(struct slab *host, unsigned class_idx, uint32_t heap_id, struct block_ref *refs,
                           unsigned want, enum hak_slab_event *event) {
-    unsigned got = 0;
-    /* It may have become another's or thin before it was leased. */
-    if (may_host(host->class_idx, class_idx) &&
-        !hak_slab_word_is_thin(hak_atomic_load_relaxed(&host->word))) { /* relaxed: the lease holder's bit */
-        got = take_rows(host, class_idx, refs, want);
-    }
+    bool is_host_still = is_host(host, class_idx, heap_id);
+    unsigned got = is_host_still ? take_rows(host, class_idx, refs, want) : 0;
     unsigned blocks = got * hak_row_blocks(host->class_idx, class_idx);
     if (got != 0) {
         hak_hint_set(&hak_guests_were_made, true);
@@ -178,7 +174,7 @@ static unsigned go_round(unsigned class_idx, uint32_t heap_id, struct block_ref 
         struct slab *slab = hak_slab_at(cursor);
         if (slab == NULL) {
             cursor = 0;
-        } else if (!looks_like_host(slab, class_idx, heap_id) || !hak_slab_lease_any(slab)) {
+        } else if (!is_host(slab, class_idx, heap_id) || !hak_slab_lease_any(slab)) {
             cursor++;
         } else {
             enum hak_slab_event event;

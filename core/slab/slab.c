@@ -142,16 +142,20 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_block
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
         uint64_t next = word - taken_blocks;
         int count = hak_slab_word_count(next);
+        enum hak_slab_event event = HAK_EVENT_NONE;
         if (count == (int)slab->capacity_blocks) {
-            return HAK_EVENT_RETIRE;
-        }
-        if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)hak_slab_relist_blocks(slab)) {
-            return HAK_EVENT_LIST;
+            event = HAK_EVENT_RETIRE;
+        } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE &&
+                   count >= (int)hak_slab_relist_blocks(slab)) {
+            event = HAK_EVENT_LIST;
+        } else {
+            next &= ~HAK_LEASED;
         }
         /* release: pairs with the swaps that take the lease in hak_slab_lease_warm() and
          * hak_slab_count_free() */
-        if (hak_atomic_cas_weak_release(&slab->word, &word, next & ~HAK_LEASED)) {
-            return HAK_EVENT_NONE;
+        if (next == word /* the lease is kept, nothing was taken */ ||
+            hak_atomic_cas_weak_release(&slab->word, &word, next)) {
+            return event;
         }
     }
 }

@@ -29,6 +29,10 @@ extern const struct model_scenario model_units, model_purge_units, model_purge_b
     model_purge_twice, model_purge_complete, model_thin, model_thin_refill, model_thin_purge, model_thin_trim,
     model_prefill, model_verify;
 
+/* guests.c */
+extern const struct model_scenario model_guest_free, model_guest_sweep, model_guest_retire, model_guest_hint,
+    model_guest_release, model_guest_verify;
+
 /* sleepers.c */
 extern const struct model_scenario model_sleeper_wakes, model_sleeper_takes, model_sleeper_ends,
     model_share_takes, model_share_frees;
