@@ -283,7 +283,10 @@ static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, un
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     size_t page_bytes = hak_os_page_bytes();
     unsigned from = (unsigned)(hak_round_up(first * block_bytes, page_bytes) / page_bytes);
-    unsigned to = (unsigned)(end * block_bytes / page_bytes);
+    /* Behind the last block nothing lies that would keep its page. */
+    size_t end_offset =
+        end == slab->capacity_blocks ? hak_round_up(end * block_bytes, page_bytes) : end * block_bytes;
+    unsigned to = (unsigned)(end_offset / page_bytes);
     while (hak_slab_knows_purged_pages(slab) && from < to && is_purged(slab, from)) {
         from++;
     }
