@@ -16,8 +16,8 @@
 #define LOOK_MAX      1024u  /* slabs in one search */
 #define HEADERS_MAX   32768u /* in the maps of those that are leased */
 #define USED_PER_FREE 20u    /* a row is unlikely where used blocks times its length are more than that */
-#define SKIPS_MAX     15u
-#define FOUND_SHIFT   2u
+#define SKIPS_MAX     15u    /* ones in all bits */
+#define FOUND_OF      4u     /* of so many that were wanted one is to be found */
 
 static struct {
     _Atomic size_t cursor;                    /* where the next search begins */
@@ -152,7 +152,7 @@ static bool skips(unsigned class_idx) {
 
 static void set_skips(unsigned class_idx, bool is_in_vain) {
     unsigned before = hak_atomic_load_relaxed(&search.skips[class_idx]); /* relaxed: as in skips() */
-    unsigned next = before < SKIPS_MAX ? before * 2 + 1 : SKIPS_MAX;
+    unsigned next = (before * 2 + 1) & SKIPS_MAX;
     hak_atomic_store_relaxed(&search.skips[class_idx],
                              (uint8_t)(is_in_vain ? next : 0)); /* relaxed: as above */
     hak_atomic_store_relaxed(&search.to_skip[class_idx],
@@ -201,6 +201,6 @@ unsigned hak_guests_take(unsigned class_idx, uint32_t heap_id, struct block_ref 
         return 0;
     }
     unsigned got = may_be_hosts ? go_round(class_idx, heap_id, refs, want, handler, context) : 0;
-    set_skips(class_idx, got == 0 || got < want >> FOUND_SHIFT);
+    set_skips(class_idx, got * FOUND_OF < want);
     return got;
 }

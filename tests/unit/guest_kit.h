@@ -49,15 +49,17 @@ static inline uint64_t guests_made(size_t bytes) {
     return counts.guests;
 }
 
-/* The same survivors each time, in slabs that are full of holes. */
-static inline int leave_survivors(void **state) {
-    (void)state;
-    struct rng rng = rng_seeded(7);
-    kept = 0;
+static inline void fill_smalls(void) {
     for (unsigned i = 0; i < SMALLS; i++) {
         smalls[i] = hak_malloc(SMALL_BYTES);
         CHECK(smalls[i] != NULL);
     }
+}
+
+/* The same survivors each time, in slabs that are full of holes. */
+static inline void thin_smalls_out(void) {
+    struct rng rng = rng_seeded(7);
+    kept = 0;
     for (unsigned i = 0; i < SMALLS; i++) {
         if (rng_below(&rng, 100) < KEPT_OF_100) {
             memset(smalls[i], (int)(kept % 251), SMALL_BYTES);
@@ -66,6 +68,12 @@ static inline int leave_survivors(void **state) {
             hak_free(smalls[i]);
         }
     }
+}
+
+static inline int leave_survivors(void **state) {
+    (void)state;
+    fill_smalls();
+    thin_smalls_out();
     return 0;
 }
 
