@@ -58,10 +58,10 @@ void hak_child_begin(void) {
 /* Whether the thread that had the block is gone with it, or was cut off in the middle of a guest's row. */
 static bool is_lost(const struct slab *slab, unsigned block_idx, unsigned header, unsigned before) {
     unsigned class_idx;
-    bool is_guest = header >= HAK_HEADER_LIVE && header != HAK_HEADER_LIVE + slab->class_idx;
     return header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO ||
            (header == HAK_HEADER_TAIL && before == HAK_HEADER_FREE) ||
-           (is_guest && !hak_guest_is_live(&slab->map[block_idx], slab->class_idx, &class_idx));
+           (header >= HAK_HEADER_LIVE &&
+            !hak_header_is_live(&slab->map[block_idx], header, slab->class_idx, &class_idx));
 }
 
 /* CACHED -> FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */

@@ -49,9 +49,10 @@ HAK_NORETURN static void die_of_retired(const char *function, const void *pointe
 }
 
 bool hak_place_class(const struct block_place *place, unsigned *class_idx) {
-    *class_idx = place->row->class_idx;
-    return place->is_exact && (hak_place_is_live(place) ||
-                               hak_guest_is_live(hak_place_header(place), place->row->class_idx, class_idx));
+    const hak_header *header = hak_place_header(place);
+    /* relaxed: as in hak_place_is_live() */
+    return place->is_exact &&
+           hak_header_is_live(header, hak_atomic_load_relaxed(header), place->row->class_idx, class_idx);
 }
 
 /* The size of the block of a slab that the pointer points to or into: a live guest's, or the class's. */
@@ -61,8 +62,9 @@ static size_t bytes_around(const struct block_place *place) {
         header--;
     }
     unsigned class_idx;
-    bool is_guest = hak_guest_is_live(header, place->row->class_idx, &class_idx);
-    return hak_class_block_bytes[is_guest ? class_idx : place->row->class_idx];
+    unsigned value = hak_atomic_load_relaxed(header); /* relaxed: as above */
+    bool is_live = hak_header_is_live(header, value, place->row->class_idx, &class_idx);
+    return hak_class_block_bytes[is_live ? class_idx : place->row->class_idx];
 }
 
 HAK_NORETURN static void die_of_header(const char *function, const void *pointer,
@@ -96,9 +98,7 @@ hak_header *hak_live_header_or_die(const char *function, const void *pointer, en
     }
     unsigned header =
         hak_atomic_load_relaxed(hak_place_header(&place)); /* relaxed: as in hak_place_is_live() */
-    *class_idx = place.row->class_idx;
-    if (header != HAK_HEADER_LIVE + place.row->class_idx &&
-        !hak_guest_is_live(hak_place_header(&place), place.row->class_idx, class_idx)) {
+    if (!hak_header_is_live(hak_place_header(&place), header, place.row->class_idx, class_idx)) {
         /* Another thread frees the block at this moment, and has retired its slab: the header is no longer
          * its. */
         hak_word word_now = hak_registry_word(pointer);

@@ -117,39 +117,33 @@ static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_r
     return true;
 }
 
+/* The same past the cache, where guests may be. */
+static bool take_no_guest_from_heap(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
+    if (hak_supply_take(heap, class_idx, ref, 1) == 0) {
+        return false;
+    }
+    count_allocation(&heap->classes[class_idx], false);
+    return true;
+}
+
 /* A CACHED or CACHED_ZERO block; false when out of memory, after everything that can be given back was. */
-static bool take(unsigned class_idx, struct block_ref *ref) {
+HAK_ALWAYS_INLINE bool take_by(bool (*from_heap)(struct heap *, unsigned, struct block_ref *),
+                               unsigned class_idx, struct block_ref *ref) {
     hak_large_pay_debt();
     for (unsigned attempt = 0; attempt < 2; attempt++) {
         struct heap *heap = current_heap();
         if (attempt != 0) {
             hak_reclaim_blocks(heap);
         }
-        if (heap != NULL ? take_from_heap(heap, class_idx, ref) : take_borrowed(class_idx, ref)) {
+        if (heap != NULL ? from_heap(heap, class_idx, ref) : take_borrowed(class_idx, ref)) {
             return true;
         }
     }
     return false;
 }
 
-/* The same past the cache, where guests may be. */
-static bool take_no_guest(unsigned class_idx, struct block_ref *ref) {
-    bool is_taken = false;
-    for (unsigned attempt = 0; attempt < 2 && !is_taken; attempt++) {
-        struct heap *own = current_heap();
-        if (attempt != 0) {
-            hak_reclaim_blocks(own);
-        }
-        struct heap *heap = own != NULL ? own : hak_heap_borrow();
-        is_taken = heap != NULL && hak_supply_take(heap, class_idx, ref, 1) == 1;
-        if (is_taken && own != NULL) {
-            count_allocation(&own->classes[class_idx], false);
-        }
-        if (own == NULL && heap != NULL) {
-            hak_heap_give_back(heap);
-        }
-    }
-    return is_taken;
+static bool take(unsigned class_idx, struct block_ref *ref) {
+    return take_by(take_from_heap, class_idx, ref);
 }
 
 static void *out_of_memory(void) {
@@ -192,7 +186,7 @@ HAK_ALWAYS_INLINE void *alloc_plain(size_t bytes) {
 void *hak_alloc_no_guest(size_t bytes) {
     unsigned class_idx = hak_class_of(bytes);
     struct block_ref ref;
-    if (!take_no_guest(class_idx, &ref)) {
+    if (!take_by(take_no_guest_from_heap, class_idx, &ref)) {
         return out_of_memory();
     }
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);

@@ -186,7 +186,8 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
 
 /* Up to `want` blocks in the holes of slabs of other classes (slab/guests.h). */
 static unsigned take_guests(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
-    if (heap->classes[class_idx].exports || !hak_options.guests || hak_options.randomize ||
+    if (!hak_atomic_load_relaxed(&hak_thin_matters) || /* relaxed: a hint */
+        heap->classes[class_idx].exports || !hak_options.guests || hak_options.randomize ||
         hak_options.check) {
         return 0;
     }

@@ -71,8 +71,8 @@ static bool is_state_of(const struct slab *slab, unsigned header, unsigned befor
 /* Whether a header that is live is one of the slab's class, or of a whole guest. */
 static bool is_whole(const struct slab *slab, unsigned block_idx, unsigned header) {
     unsigned class_idx;
-    return header < HAK_HEADER_LIVE || header == HAK_HEADER_LIVE + slab->class_idx ||
-           hak_guest_is_live(&slab->map[block_idx], slab->class_idx, &class_idx);
+    return header < HAK_HEADER_LIVE ||
+           hak_header_is_live(&slab->map[block_idx], header, slab->class_idx, &class_idx);
 }
 
 /* NULL, with the number of free blocks, or what is wrong with a header; *is_cut if it may be that of a guest
@@ -148,9 +148,7 @@ static const char *check_own_caches(struct heap *heap) {
                 return "heap: a cached block is not marked CACHED";
             }
             unsigned slab_class = hak_slab_of_block(state->array[i].block)->class_idx;
-            bool may_be_guest = slab_class < c;
-            if (slab_class != c &&
-                !(may_be_guest && hak_row_length(state->array[i].header) == hak_row_blocks(slab_class, c))) {
+            if (slab_class > c || hak_row_length(state->array[i].header) != hak_row_blocks(slab_class, c)) {
                 return "heap: a block is cached under another class";
             }
         }

@@ -55,10 +55,10 @@ static int visit_live_blocks(struct slab *slab, void *context) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     for (unsigned i = 0; i < slab->carved_blocks; i++) {
         /* relaxed: another thread's block may change state at any moment, as documented */
-        unsigned live_class = hak_atomic_load_relaxed(&slab->map[i]) - HAK_HEADER_LIVE;
-        if (live_class == slab->class_idx || hak_guest_is_live(&slab->map[i], slab->class_idx, &live_class)) {
+        unsigned class_idx, header = hak_atomic_load_relaxed(&slab->map[i]);
+        if (hak_header_is_live(&slab->map[i], header, slab->class_idx, &class_idx)) {
             void *block = (void *)(slab->base + i * block_bytes);
-            size_t usable_bytes = hak_class_block_bytes[live_class];
+            size_t usable_bytes = hak_class_block_bytes[class_idx];
             usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
             int result = walk->visitor(block, usable_bytes, walk->context);
             if (result != 0) {

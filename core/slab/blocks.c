@@ -115,7 +115,7 @@ static uint32_t pages_of_blocks(const struct slab *slab, unsigned first, unsigne
 }
 
 /* Of a group's blocks, those that lie on pages that were given back. */
-uint32_t hak_blocks_on_purged_pages(const struct slab *slab, unsigned group) {
+static uint32_t on_purged_pages(const struct slab *slab, unsigned group) {
     uint32_t mask = 0;
     for (unsigned i = 0; i < HAK_MAP_GROUP_BLOCKS && group + i < slab->capacity_blocks; i++) {
         bool is_on = (pages_of_blocks(slab, group + i, group + i + 1) & slab->purged_mask) != 0;
@@ -124,16 +124,20 @@ uint32_t hak_blocks_on_purged_pages(const struct slab *slab, unsigned group) {
     return mask;
 }
 
+uint32_t hak_blocks_resident(const struct slab *slab, unsigned group) {
+    uint32_t free_mask = hak_headers_equal(&slab->map[group], HAK_HEADER_FREE);
+    return free_mask != 0 && slab->purged_mask != 0 ? free_mask & ~on_purged_pages(slab, group) : free_mask;
+}
+
 /* Takes FREE blocks beside those in use first, where pages were given back: the others may stay away. */
 static HAK_COLD void sweep_resident(struct sweep *sweep) {
     struct slab *slab = sweep->slab;
     for (unsigned group = 0; group < slab->carved_blocks && sweep->next != sweep->first;
          group += HAK_MAP_GROUP_BLOCKS) {
-        uint32_t free_mask = hak_headers_equal(&slab->map[group], HAK_HEADER_FREE);
+        uint32_t free_mask = hak_blocks_resident(slab, group);
         if (slab->carved_blocks - group < HAK_MAP_GROUP_BLOCKS) {
             free_mask &= hak_mask32(slab->carved_blocks - group);
         }
-        free_mask = free_mask != 0 ? free_mask & ~hak_blocks_on_purged_pages(slab, group) : 0;
         take_group(sweep, group, lowest_bits(free_mask, room_of(sweep)));
     }
 }
@@ -229,17 +233,21 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
     return got;
 }
 
+/* FREE into the header of a block, or into those of a guest's row; how many that are. */
+HAK_ALWAYS_INLINE unsigned cached_to_free(hak_header *header, bool may_be_guest) {
+    if (may_be_guest && hak_begins_row(header)) {
+        return hak_row_to_free(header);
+    }
+    /* release: pairs with the acquire loads in hak_headers_equal(): whoever takes the block out sees our
+     * writes */
+    hak_atomic_store_release(header, HAK_HEADER_FREE);
+    return 1;
+}
+
 HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *refs, unsigned count,
                                    bool may_be_guests) {
     for (const struct block_ref *ref = refs; ref != refs + count; ref++) {
-        if (may_be_guests && hak_begins_row(ref->header)) {
-            hak_tally_add(tally, ref->block, hak_row_to_free(ref->header));
-            continue;
-        }
-        /* release: pairs with the acquire loads in hak_headers_equal(): whoever takes the block out sees our
-         * writes */
-        hak_atomic_store_release(ref->header, HAK_HEADER_FREE);
-        hak_tally_add(tally, ref->block, 1);
+        hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guests));
     }
 }
 
@@ -259,7 +267,7 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
 }
 
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {
-    bool is_foreign = hak_tally_count(ref.block, hak_row_to_free(ref.header), owner, handler, context);
+    bool is_foreign = hak_tally_count(ref.block, cached_to_free(ref.header, true), owner, handler, context);
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }
@@ -314,7 +322,7 @@ unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
     unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
     for (unsigned i = 0; i <= end && *calls != calls_end; i++) {
-        /* acquire: pairs with the FREE stores in return_refs(): the purge comes after the last use */
+        /* acquire: pairs with the FREE stores in cached_to_free(): the purge comes after the last use */
         bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));
         if (!is_free) {
             pages += i > run_start ? purge_blocks(slab, run_start, i, calls) : 0;

@@ -39,7 +39,8 @@ bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler ha
  */
 HAK_COLD unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls);
 
-/* Of a group's blocks, those on pages that were given back, as a mask. Lease held. */
-HAK_COLD uint32_t hak_blocks_on_purged_pages(const struct slab *slab, unsigned group);
+/* Of the group's blocks that one is of, those that are FREE on pages that were not given back, as a mask.
+ * Lease held. */
+HAK_COLD uint32_t hak_blocks_resident(const struct slab *slab, unsigned group);
 
 #endif

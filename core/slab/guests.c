@@ -11,7 +11,6 @@
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
-#include "slab/thin.h"
 
 #define LOOK_MAX      1024u  /* slabs in one search */
 #define HEADERS_MAX   32768u /* in the maps of those that are leased */
@@ -40,19 +39,15 @@ unsigned hak_row_to_free(hak_header *header) {
     unsigned length = hak_row_length(header);
     /* From its end on: no TAIL ever follows a block that is another's. */
     for (unsigned i = length; i-- != 0;) {
-        /* release: pairs with the acquire loads in hak_headers_equal(), as in return_refs() */
+        /* release: pairs with the acquire loads in hak_headers_equal(), as in cached_to_free() */
         hak_atomic_store_release(&header[i], HAK_HEADER_FREE);
     }
     return length;
 }
 
-bool hak_guest_is_live(const hak_header *header, unsigned host_class, unsigned *class_idx) {
-    unsigned live_class = hak_atomic_load_relaxed(header) - HAK_HEADER_LIVE; /* relaxed: as in front.h */
-    if (live_class >= HAK_CLASS_COUNT || live_class <= host_class) {
-        return false;
-    }
-    *class_idx = live_class;
-    return hak_row_length(header) == hak_row_blocks(host_class, live_class);
+bool hak_guest_is_whole(const hak_header *header, unsigned host_class, unsigned class_idx) {
+    return class_idx < HAK_CLASS_COUNT && class_idx > host_class &&
+           hak_row_length(header) == hak_row_blocks(host_class, class_idx);
 }
 
 static bool may_host(unsigned host_class, unsigned class_idx) {
@@ -78,18 +73,13 @@ static bool is_host(struct slab *slab, unsigned class_idx, uint32_t heap_id) {
            hak_atomic_load_relaxed(&slab->list) != hak_sparse_of(host_class); /* relaxed: as above */
 }
 
-/* FREE blocks of a group, on pages that are there. */
-static uint32_t free_in(const struct slab *slab, unsigned group) {
-    uint32_t mask = hak_headers_equal(&slab->map[group], HAK_HEADER_FREE);
-    return mask != 0 && slab->purged_mask != 0 ? mask & ~hak_blocks_on_purged_pages(slab, group) : mask;
-}
-
 /* The first block from `from` on that is free, or that is not; the slab's capacity if there is none. */
 static unsigned find(const struct slab *slab, unsigned from, bool is_free) {
     unsigned group = from & ~(HAK_MAP_GROUP_BLOCKS - 1);
     uint32_t wanted = hak_mask32(HAK_MAP_GROUP_BLOCKS) & ~(((uint32_t)1 << (from - group)) - 1);
     for (; group < slab->capacity_blocks; group += HAK_MAP_GROUP_BLOCKS) {
-        uint32_t mask = (is_free ? free_in(slab, group) : ~free_in(slab, group)) & wanted;
+        uint32_t free_mask = hak_blocks_resident(slab, group);
+        uint32_t mask = (is_free ? free_mask : ~free_mask) & wanted;
         if (mask != 0) {
             unsigned found = group + hak_ctz32(mask);
             return found < slab->capacity_blocks ? found : slab->capacity_blocks;
@@ -152,11 +142,9 @@ static bool skips(unsigned class_idx) {
 
 static void set_skips(unsigned class_idx, bool is_in_vain) {
     unsigned before = hak_atomic_load_relaxed(&search.skips[class_idx]); /* relaxed: as in skips() */
-    unsigned next = (before * 2 + 1) & SKIPS_MAX;
-    hak_atomic_store_relaxed(&search.skips[class_idx],
-                             (uint8_t)(is_in_vain ? next : 0)); /* relaxed: as above */
-    hak_atomic_store_relaxed(&search.to_skip[class_idx],
-                             (uint8_t)(is_in_vain ? next : 0)); /* relaxed: as above */
+    unsigned next = is_in_vain ? (before * 2 + 1) & SKIPS_MAX : 0;
+    hak_atomic_store_relaxed(&search.skips[class_idx], (uint8_t)next);   /* relaxed: as above */
+    hak_atomic_store_relaxed(&search.to_skip[class_idx], (uint8_t)next); /* relaxed: as above */
 }
 
 /* Whether the class's next blocks would come from a new slab whose pages are not there. */
@@ -192,8 +180,7 @@ static unsigned go_round(unsigned class_idx, uint32_t heap_id, struct block_ref 
 
 unsigned hak_guests_take(unsigned class_idx, uint32_t heap_id, struct block_ref *refs, unsigned want,
                          hak_event_handler handler, void *context) {
-    if (!hak_atomic_load_relaxed(&hak_thin_matters) || /* relaxed: a hint */
-        hak_class_units[class_idx] != 1 || skips(class_idx)) {
+    if (hak_class_units[class_idx] != 1 || skips(class_idx)) {
         return 0;
     }
     bool may_be_hosts = hak_orphans_below(class_idx);

@@ -29,7 +29,7 @@ typedef _Atomic uint8_t hak_header;
 HAK_INLINE uint32_t hak_headers_equal(const hak_header *group, uint8_t value) {
     __m128i headers = _mm_load_si128((const __m128i *)(const void *)group);
     uint32_t mask = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(headers, _mm_set1_epi8((char)value)));
-    /* acquire: pairs with the FREE stores in return_refs(). The processor loads in order; the fence
+    /* acquire: pairs with the FREE stores in cached_to_free(). The processor loads in order; the fence
      * keeps the compiler from moving what follows above the load. */
     hak_atomic_compiler_fence_acquire();
     return mask;
@@ -40,7 +40,7 @@ HAK_INLINE uint32_t hak_headers_equal(const hak_header *group, uint8_t value) {
 HAK_INLINE uint32_t hak_headers_equal(const hak_header *group, uint8_t value) {
     uint32_t mask = 0;
     for (unsigned i = 0; i < HAK_MAP_GROUP_BLOCKS; i++) {
-        /* acquire: pairs with the FREE stores in return_refs() */
+        /* acquire: pairs with the FREE stores in cached_to_free() */
         mask |= (uint32_t)(hak_atomic_load_acquire(&group[i]) == value) << i;
     }
     return mask;
@@ -58,7 +58,7 @@ HAK_INLINE uint32_t hak_zero_bytes(uint64_t word) {
 HAK_INLINE uint32_t hak_headers_equal(const hak_header *group, uint8_t value) {
     const uint64_t pattern = UINT64_C(0x0101010101010101) * value;
     const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)group;
-    /* acquire: pairs with the FREE stores in return_refs() */
+    /* acquire: pairs with the FREE stores in cached_to_free() */
     uint32_t low = hak_zero_bytes(hak_atomic_load_acquire(&words[0]) ^ pattern);
     uint32_t high =
         hak_zero_bytes(hak_atomic_load_acquire(&words[1]) ^ pattern); /* acquire: pairs as above */

@@ -18,21 +18,27 @@
 /* The program, metadata, what caches hold, and free memory that may stay. */
 #define SLACK_BYTES (5 * MIB)
 
-static void what_survivors_do_not_lie_on_goes_back(void **state) {
-    (void)state;
-    struct rng rng = rng_seeded(5);
-    void **old = map_own(OLD_BLOCKS * sizeof *old);
-    void **new = map_own(NEW_BLOCKS * sizeof *new);
+/* Frees all but some, chosen at random, which come first then; how many. */
+static size_t thin_out(void **old, unsigned count, struct rng *rng) {
     size_t kept = 0;
-    fill_blocks(old, OLD_BLOCKS, OLD_BYTES);
-    size_t full_bytes = rss_bytes();
-    for (unsigned i = 0; i < OLD_BLOCKS; i++) {
-        if (rng_below(&rng, 100) < KEPT_OF_100) {
+    for (unsigned i = 0; i < count; i++) {
+        if (rng_below(rng, 100) < KEPT_OF_100) {
             old[kept++] = old[i];
         } else {
             free(old[i]);
         }
     }
+    return kept;
+}
+
+static void what_survivors_do_not_lie_on_goes_back(void **state) {
+    (void)state;
+    struct rng rng = rng_seeded(5);
+    void **old = map_own(OLD_BLOCKS * sizeof *old);
+    void **new = map_own(NEW_BLOCKS * sizeof *new);
+    fill_blocks(old, OLD_BLOCKS, OLD_BYTES);
+    size_t full_bytes = rss_bytes();
+    size_t kept = thin_out(old, OLD_BLOCKS, &rng);
     fill_blocks(new, NEW_BLOCKS, NEW_BYTES);
     size_t held_bytes = rss_bytes();
     for (unsigned i = 0; i < NEW_BLOCKS; i++) {
@@ -60,14 +66,7 @@ static void the_next_sizes_lie_between_survivors(void **state) {
     void **new = map_own(NEXT_BLOCKS * sizeof *new);
     fill_blocks(old, PASS_BLOCKS, PASS_BYTES);
     size_t full_bytes = rss_bytes();
-    size_t kept = 0;
-    for (unsigned i = 0; i < PASS_BLOCKS; i++) {
-        if (rng_below(&rng, 100) < KEPT_OF_100) {
-            old[kept++] = old[i];
-        } else {
-            free(old[i]);
-        }
-    }
+    size_t kept = thin_out(old, PASS_BLOCKS, &rng);
     fill_blocks(new, NEXT_BLOCKS, NEXT_BYTES);
     size_t held_bytes = rss_bytes();
     print_message("%zu KiB when full, then %zu with %zu more\n", full_bytes / KIB, held_bytes / KIB,

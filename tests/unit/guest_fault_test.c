@@ -70,14 +70,17 @@ static void no_pointer_into_a_guest_can_be_freed(void **state) {
     assert_dies_inside(guest + 2 * host_bytes + 16, bytes);
 }
 
-/* A guest's header in a place where there is no row: damage, as any value that cannot be. */
+/* A guest's header in a place where there is no row: damage, as that of a class that there is not. */
 static void a_header_without_its_row_is_damage(void **state) {
     (void)state;
     hak_header *header = header_of(smalls[0]);
     unsigned value = header_value(header);
-    hak_atomic_store_relaxed(header, HAK_HEADER_LIVE + hak_class_of(BIG_BYTES)); /* relaxed: alone */
-    assert_false(hak_owns(smalls[0]));
-    assert_dies(free_it, smalls[0], "header damaged at");
+    const unsigned damaged[] = {hak_class_of(BIG_BYTES), HAK_CLASS_COUNT};
+    for (unsigned i = 0; i < COUNT_OF(damaged); i++) {
+        hak_atomic_store_relaxed(header, (uint8_t)(HAK_HEADER_LIVE + damaged[i])); /* relaxed: alone */
+        assert_false(hak_owns(smalls[0]));
+        assert_dies(free_it, smalls[0], "header damaged at");
+    }
     hak_atomic_store_relaxed(header, (uint8_t)value); /* relaxed: as above */
 }
 

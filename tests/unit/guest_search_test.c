@@ -7,14 +7,20 @@
 #include "guest_kit.h"
 
 #define WANT       64u
+#define WANT_MANY  1024u
 #define VAIN_MANY  200u
 #define SKIPS_MOST 15u
+#define RARE_BYTES (60 * SMALL_BYTES) /* one row of so many in 500 blocks */
 
-static struct block_ref refs[WANT];
+static struct block_ref refs[WANT_MANY];
+
+static unsigned search_for(size_t bytes, unsigned want) {
+    struct heap *heap = hak_heap_attach();
+    return hak_guests_take(hak_class_of(bytes), heap->id, refs, want, hak_heap_handle_event, heap);
+}
 
 static unsigned search(void) {
-    struct heap *heap = hak_heap_attach();
-    return hak_guests_take(hak_class_of(BIG_BYTES), heap->id, refs, WANT, hak_heap_handle_event, heap);
+    return search_for(BIG_BYTES, WANT);
 }
 
 static void give_back(unsigned count) {
@@ -56,6 +62,18 @@ static void no_more_are_skipped_than_that(void **state) {
     assert_int_equal(searches_in_vain(), 0);
 }
 
+/* Less than a quarter is as good as nothing. */
+static void after_one_that_found_little_some_are_skipped(void **state) {
+    (void)state;
+    unsigned got = 0;
+    for (unsigned i = 0; got == 0 && i < VAIN_MANY; i++) {
+        got = search_for(RARE_BYTES, WANT_MANY);
+    }
+    assert_in_range(got, 1, WANT_MANY / 4 - 1);
+    give_back(got);
+    assert_int_equal(search_for(RARE_BYTES, WANT_MANY), 0);
+}
+
 /* Whose guests are freed again is to wait for its turn again. */
 static void a_host_may_be_ragged_again(void **state) {
     (void)state;
@@ -74,6 +92,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(after_searches_in_vain_some_are_skipped, nothing_is_left),
         cmocka_unit_test_teardown(no_more_are_skipped_than_that, nothing_is_left),
+        cmocka_unit_test_setup_teardown(after_one_that_found_little_some_are_skipped, leave_survivors,
+                                        nothing_is_left),
         cmocka_unit_test_setup_teardown(a_host_may_be_ragged_again, leave_survivors, nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

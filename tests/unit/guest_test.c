@@ -23,7 +23,7 @@ static void the_next_size_lies_between_survivors(void **state) {
             assert_int_equal(header_value(header), HAK_HEADER_LIVE + class_idx);
             assert_true(hak_begins_row(header));
             assert_int_equal(hak_row_length(header), hak_row_blocks(host_class, class_idx));
-            assert_true(hak_guest_is_live(header, host_class, &live_class));
+            assert_true(hak_header_is_live(header, header_value(header), host_class, &live_class));
             assert_int_equal(live_class, class_idx);
         }
         assert_int_equal(hak_usable_size(bigs[i]), hak_class_block_bytes[class_idx]);
