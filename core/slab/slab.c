@@ -164,12 +164,18 @@ static bool begins_thin(const struct slab *slab, uint64_t word, int count) {
     return hak_thin_begins(slab, (unsigned)(slab->capacity_blocks - count)) && !hak_slab_word_is_thin(word);
 }
 
+/* Nobody's slabs are freed to by whoever had them, too. */
+static bool is_foreign(uint64_t word, uint32_t freer) {
+    uint32_t owner = hak_slab_word_owner(word);
+    return owner != freer && owner != HAK_OWNER_NOBODY;
+}
+
 enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint32_t freer) {
     /* relaxed: the capacity cannot change while frees of ours are uncounted; the swap orders
      * the rest */
     uint64_t word = hak_atomic_load_relaxed(&slab->word);
     for (;;) {
-        uint64_t next = (word + blocks) | (hak_slab_word_owner(word) != freer ? HAK_FOREIGN_FREES : 0);
+        uint64_t next = (word + blocks) | (is_foreign(word, freer) ? HAK_FOREIGN_FREES : 0);
         int count = hak_slab_word_count(next);
         enum hak_slab_event event = HAK_EVENT_NONE;
         HAK_ASSERT(hak_slab_word_is_assigned(word) && count <= (int)slab->capacity_blocks);

@@ -120,7 +120,7 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_block
  */
 enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint32_t freer);
 
-/* Whether threads other than the owner's have freed blocks since the lease was last given back. Lease held.
+/* Whether threads other than its owner's have freed blocks since the lease was last given back. Lease held.
  */
 bool hak_slab_has_foreign_frees(const struct slab *slab);
 

@@ -29,6 +29,8 @@ static struct producer producers[PRODUCERS];
 static void *blocks[BLOCKS];
 static unsigned row_of_growth; /* refills without a spill */
 static struct heap *heap_of_step;
+static uint64_t adopted;
+static bool exported;
 
 static void attach(void) {
     heap_of_step = hak_heap_attach();
@@ -129,6 +131,35 @@ static void a_thread_that_frees_its_own_blocks_exports_nothing(void **state) {
     end(producer);
 }
 
+/* Leaves one block in four in more slabs than a thread keeps to itself, and fills the holes. */
+static void leave_holes_and_fill_them(void) {
+    static void *many[8000];
+    blocks_take(many, COUNT_OF(many), BLOCK_BYTES);
+    for (unsigned i = 0; i < COUNT_OF(many); i++) {
+        if (i % 4 != 0) {
+            free(many[i]);
+            many[i] = NULL;
+        }
+    }
+    adopted = hak_heap_attach()->classes[class_of_test()].counters.pool_adoptions;
+    for (unsigned i = 0; i < COUNT_OF(many); i++) {
+        many[i] = many[i] == NULL ? malloc(BLOCK_BYTES) : many[i];
+    }
+    adopted = hak_heap_attach()->classes[class_of_test()].counters.pool_adoptions - adopted;
+    exported = hak_heap_attach()->classes[class_of_test()].exports;
+    blocks_free(many, COUNT_OF(many));
+}
+
+/* What it freed to slabs that had become nobody's meanwhile are no frees of others'. */
+static void nor_one_that_fills_the_holes_of_slabs_that_were_its_own(void **state) {
+    (void)state;
+    start(&producers[0]);
+    let_work(&producers[0], leave_holes_and_fill_them);
+    assert_true(adopted > 8);
+    assert_false(exported);
+    end(&producers[0]);
+}
+
 static void producers_that_take_turns_share_slabs(void **state) {
     (void)state;
     size_t before = slabs_now();
@@ -180,6 +211,8 @@ int main(void) {
         TEST(a_thread_that_frees_its_own_blocks_exports_nothing),
         TEST(producers_that_take_turns_share_slabs),
         TEST(producers_take_from_slabs_of_their_own_side_first),
+        /* the last, since it leaves slabs that the others would take from */
+        TEST(nor_one_that_fills_the_holes_of_slabs_that_were_its_own),
     };
     return cmocka_run_group_tests_name("exporting", tests, NULL, NULL);
 }
