@@ -116,8 +116,17 @@ static uint32_t pages_of_blocks(const struct slab *slab, unsigned first, unsigne
 
 /* Of a group's blocks, those that lie on pages that were given back. */
 static uint32_t on_purged_pages(const struct slab *slab, unsigned group) {
+    unsigned blocks_left = slab->capacity_blocks - group;
+    unsigned blocks = blocks_left < HAK_MAP_GROUP_BLOCKS ? blocks_left : HAK_MAP_GROUP_BLOCKS;
+    uint32_t pages = pages_of_blocks(slab, group, group + blocks);
+    if ((pages & slab->purged_mask) == 0) {
+        return 0;
+    }
+    if ((pages & ~(uint32_t)slab->purged_mask) == 0) {
+        return hak_mask32(blocks);
+    }
     uint32_t mask = 0;
-    for (unsigned i = 0; i < HAK_MAP_GROUP_BLOCKS && group + i < slab->capacity_blocks; i++) {
+    for (unsigned i = 0; i < blocks; i++) {
         bool is_on = (pages_of_blocks(slab, group + i, group + i + 1) & slab->purged_mask) != 0;
         mask |= (uint32_t)is_on << i;
     }

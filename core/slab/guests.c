@@ -1,9 +1,10 @@
 /*
  * guests.c - see guests.h.
  *
- * Hosts are found by going round all slabs: their words say class, owner and how many blocks are free, and
- * what looks like a host is leased and its map searched for rows. A search is bounded. Where one did not find
- * a quarter of what was wanted, the class skips the next one, then three, seven, fifteen.
+ * Hosts are found by going round all slabs, each class by itself: their words say class, owner and how many
+ * blocks are free, and what looks like a host is leased and its map searched for rows. A search is bounded.
+ * One is in vain that did not find a quarter of what was wanted; when such searches have come round all slabs
+ * a few times, the next ones are skipped, one, then three, seven, fifteen.
  */
 #include "slab/guests.h"
 #include "base/hint.h"
@@ -11,18 +12,28 @@
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
+#include <limits.h>
 
 #define LOOK_MAX      1024u  /* slabs in one search */
-#define HEADERS_MAX   32768u /* in the maps of those that are leased */
+#define HEADERS_MAX   65536u /* in the maps of those that are leased */
 #define USED_PER_FREE 20u    /* a row is unlikely where used blocks times its length are more than that */
-#define SKIPS_MAX     15u    /* ones in all bits */
-#define FOUND_OF      4u     /* of so many that were wanted one is to be found */
+#define WORD_BITS     64u
+#define NO_ROW        UINT_MAX
+#define FOUND_OF      4u /* of so many that were wanted one is to be found */
+#define ROUNDS_FREE   3u /* in vain, before searches are skipped, */
+#define ROUNDS_MAX    7u /* and when no more are from then on */
 
 static struct {
-    _Atomic size_t cursor;                    /* where the next search begins */
-    _Atomic uint8_t skips[HAK_CLASS_COUNT];   /* searches to skip after the next one that is in vain */
-    _Atomic uint8_t to_skip[HAK_CLASS_COUNT]; /* of those, what is left */
+    _Atomic size_t cursor[HAK_CLASS_COUNT];   /* where the next search begins */
+    _Atomic uint8_t rounds[HAK_CLASS_COUNT];  /* of searches in vain, since one was not */
+    _Atomic uint8_t to_skip[HAK_CLASS_COUNT]; /* searches */
 } search;
+
+/* The rows of a slab, a bit a block: as many free ones as a guest needs begin there. */
+struct rows {
+    uint64_t starts[HAK_SLAB_BLOCKS_MAX / WORD_BITS + 1]; /* behind the last a zero */
+    unsigned words;
+};
 
 HAK_READ_MOSTLY _Atomic bool hak_guests_were_made;
 
@@ -73,20 +84,38 @@ static bool is_host(struct slab *slab, unsigned class_idx, uint32_t heap_id) {
            hak_atomic_load_relaxed(&slab->list) != hak_sparse_of(host_class); /* relaxed: as above */
 }
 
-/* The first block from `from` on that is free, or that is not; the slab's capacity if there is none. */
-static unsigned find(const struct slab *slab, unsigned from, bool is_free) {
-    unsigned group = from & ~(HAK_MAP_GROUP_BLOCKS - 1);
-    uint32_t wanted = hak_mask32(HAK_MAP_GROUP_BLOCKS) & ~(((uint32_t)1 << (from - group)) - 1);
-    for (; group < slab->capacity_blocks; group += HAK_MAP_GROUP_BLOCKS) {
-        uint32_t free_mask = hak_blocks_resident(slab, group);
-        uint32_t mask = (is_free ? free_mask : ~free_mask) & wanted;
-        if (mask != 0) {
-            unsigned found = group + hak_ctz32(mask);
-            return found < slab->capacity_blocks ? found : slab->capacity_blocks;
+/* Finds the rows of free blocks, on pages that are there, in a leased slab: `known` blocks in a row make
+ * twice as many with those that follow them. */
+static void find_rows(const struct slab *slab, unsigned length, struct rows *rows) {
+    unsigned words = (slab->capacity_blocks + WORD_BITS - 1) / WORD_BITS;
+    for (unsigned i = 0; i < words; i++) {
+        rows->starts[i] = 0;
+        for (unsigned bit = 0; bit < WORD_BITS && i * WORD_BITS + bit < slab->capacity_blocks;
+             bit += HAK_MAP_GROUP_BLOCKS) {
+            rows->starts[i] |= (uint64_t)hak_blocks_resident(slab, i * WORD_BITS + bit) << bit;
         }
-        wanted = hak_mask32(HAK_MAP_GROUP_BLOCKS);
     }
-    return slab->capacity_blocks;
+    rows->starts[words] = 0;
+    rows->words = words;
+    unsigned shift;
+    for (unsigned known = 1; known < length; known += shift) {
+        shift = known < length - known ? known : length - known;
+        for (unsigned i = 0; i < words; i++) {
+            rows->starts[i] &= rows->starts[i] >> shift | rows->starts[i + 1] << (WORD_BITS - shift);
+        }
+    }
+}
+
+/* The first row that begins at block `from` or behind it; NO_ROW if there is none. */
+static unsigned next_row(const struct rows *rows, unsigned from) {
+    uint64_t wanted = ~UINT64_C(0) << from % WORD_BITS;
+    for (unsigned i = from / WORD_BITS; i < rows->words; i++) {
+        if ((rows->starts[i] & wanted) != 0) {
+            return i * WORD_BITS + hak_ctz64(rows->starts[i] & wanted);
+        }
+        wanted = ~UINT64_C(0);
+    }
+    return NO_ROW;
 }
 
 /* Makes a cached guest of a row of FREE blocks. */
@@ -102,15 +131,13 @@ static unsigned take_rows(struct slab *host, unsigned class_idx, struct block_re
     size_t host_bytes = hak_class_block_bytes[host->class_idx];
     unsigned length = hak_row_blocks(host->class_idx, class_idx);
     unsigned got = 0;
-    unsigned start = find(host, 0, true);
-    while (got < want && start < host->capacity_blocks) {
-        unsigned end = find(host, start, false);
-        for (; got < want && start + length <= end; start += length) {
-            free_to_cached(&host->map[start], length);
-            refs[got].block = (void *)(host->base + start * host_bytes);
-            refs[got++].header = &host->map[start];
-        }
-        start = find(host, end, true);
+    struct rows rows;
+    find_rows(host, length, &rows);
+    for (unsigned row = next_row(&rows, 0); row != NO_ROW && got < want;
+         row = next_row(&rows, row + length)) {
+        free_to_cached(&host->map[row], length);
+        refs[got].block = (void *)(host->base + row * host_bytes);
+        refs[got++].header = &host->map[row];
     }
     return got;
 }
@@ -140,11 +167,21 @@ static bool skips(unsigned class_idx) {
     return left != 0;
 }
 
-static void set_skips(unsigned class_idx, bool is_in_vain) {
-    unsigned before = hak_atomic_load_relaxed(&search.skips[class_idx]); /* relaxed: as in skips() */
-    unsigned next = is_in_vain ? (before * 2 + 1) & SKIPS_MAX : 0;
-    hak_atomic_store_relaxed(&search.skips[class_idx], (uint8_t)next);   /* relaxed: as above */
-    hak_atomic_store_relaxed(&search.to_skip[class_idx], (uint8_t)next); /* relaxed: as above */
+/* A search has come round all slabs. */
+static void note_round(unsigned class_idx) {
+    unsigned rounds = hak_atomic_load_relaxed(&search.rounds[class_idx]); /* relaxed: as in skips() */
+    if (rounds < ROUNDS_MAX) {
+        hak_atomic_store_relaxed(&search.rounds[class_idx], (uint8_t)(rounds + 1)); /* relaxed: as above */
+    }
+}
+
+/* A search is over. */
+static void note_result(unsigned class_idx, bool is_in_vain) {
+    unsigned rounds =
+        is_in_vain ? hak_atomic_load_relaxed(&search.rounds[class_idx]) : 0; /* relaxed: as above */
+    hak_atomic_store_relaxed(&search.rounds[class_idx], (uint8_t)rounds);    /* relaxed: as above */
+    uint32_t to_skip = hak_mask32(rounds) >> ROUNDS_FREE;
+    hak_atomic_store_relaxed(&search.to_skip[class_idx], (uint8_t)to_skip); /* relaxed: as above */
 }
 
 /* Whether the class's next blocks would come from a new slab whose pages are not there. */
@@ -152,16 +189,21 @@ static bool needs_pages(unsigned class_idx) {
     return hak_orphans_look_empty(class_idx) && !hak_superslab_has_dirty();
 }
 
-/* Goes round the slabs. */
+/* Goes round the slabs, once at most. */
 static unsigned go_round(unsigned class_idx, uint32_t heap_id, struct block_ref *refs, unsigned want,
                          hak_event_handler handler, void *context) {
     unsigned got = 0;
     unsigned headers = 0;
-    size_t cursor = hak_atomic_load_relaxed(&search.cursor); /* relaxed: a hint */
-    for (unsigned looked = 0; looked < LOOK_MAX && headers < HEADERS_MAX && got < want; looked++) {
+    size_t start = hak_atomic_load_relaxed(&search.cursor[class_idx]); /* relaxed: a hint */
+    size_t cursor = start;
+    size_t end = SIZE_MAX;
+    for (unsigned looked = 0; looked < LOOK_MAX && headers < HEADERS_MAX && got < want && cursor < end;
+         looked++) {
         struct slab *slab = hak_slab_at(cursor);
         if (slab == NULL) {
             cursor = 0;
+            end = start;
+            note_round(class_idx);
         } else if (!is_host(slab, class_idx, heap_id) || !hak_slab_lease_any(slab)) {
             cursor++;
         } else {
@@ -174,7 +216,7 @@ static unsigned go_round(unsigned class_idx, uint32_t heap_id, struct block_ref 
             cursor += got < want; /* or there may be more */
         }
     }
-    hak_atomic_store_relaxed(&search.cursor, cursor); /* relaxed: as above */
+    hak_atomic_store_relaxed(&search.cursor[class_idx], cursor); /* relaxed: as above */
     return got;
 }
 
@@ -187,7 +229,12 @@ unsigned hak_guests_take(unsigned class_idx, uint32_t heap_id, struct block_ref 
     if (may_be_hosts && !needs_pages(class_idx)) {
         return 0;
     }
-    unsigned got = may_be_hosts ? go_round(class_idx, heap_id, refs, want, handler, context) : 0;
-    set_skips(class_idx, got * FOUND_OF < want);
+    unsigned got = 0;
+    if (may_be_hosts) {
+        got = go_round(class_idx, heap_id, refs, want, handler, context);
+    } else {
+        note_round(class_idx);
+    }
+    note_result(class_idx, got * FOUND_OF < want);
     return got;
 }

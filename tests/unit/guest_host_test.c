@@ -12,7 +12,7 @@
 #include "slab/superslab.h"
 
 #define SLABS_MAX  2048u
-#define WANT       20000u /* more than one search finds */
+#define WANT       40000u /* more than one search finds */
 #define HOLED      (12 * MIB)
 #define HOST_MIN   16u
 #define PAGE_BYTES 4096u
@@ -146,7 +146,6 @@ static unsigned leave_holes(size_t bytes, struct rng *rng) {
 
 static void all_rows_that_fit_are_taken_and_given_back(void **state) {
     (void)state;
-    /* Each class once: one that finds less than it wants skips the next search. */
     static const size_t pairs[][2] = {{16, 32},   {16, 112},   {16, 896},  {48, 64},
                                       {48, 192},  {48, 3072},  {112, 128}, {112, 1280},
                                       {320, 448}, {320, 2048}, {640, 768}, {640, 3584}};
