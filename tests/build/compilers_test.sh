@@ -1,5 +1,5 @@
 #!/bin/bash
-# suite: slow, limit 900 s
+# suite: slow, limit 1800 s
 # Every way to compile hakmem that the Makefile offers compiles without a warning, and what can run here runs.
 . "$(dirname "$0")/lib.sh" || exit 1
 
@@ -34,6 +34,7 @@ if have clang; then
     expect 'clang runs' preloads libhakmem.so
     expect 'clang, debug, runs' preloads libhakmem-debug.so
     builds 'clang with sanitizers' CC=clang tsan ubsan
+    builds 'clang, the test programs' -j2 CC=clang CXX=clang++ test-programs
 else
     skip clang 'not installed'
 fi

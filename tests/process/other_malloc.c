@@ -11,6 +11,7 @@
 #endif
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,11 +56,11 @@ static void *own_alloc(size_t bytes) {
         die("the program's malloc was called before main()\n");
     }
     size_t taken_bytes = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES + ALIGN_BYTES;
-    size_t start = used_bytes += taken_bytes;
-    if (start > ARRAY_BYTES) {
+    size_t start = atomic_fetch_add(&used_bytes, taken_bytes);
+    if (start + taken_bytes > ARRAY_BYTES) {
         return NULL;
     }
-    char *block = array + start - taken_bytes + ALIGN_BYTES;
+    char *block = array + start + ALIGN_BYTES;
     memcpy(block - sizeof bytes, &bytes, sizeof bytes);
     return block;
 }
