@@ -34,6 +34,7 @@ if have clang; then
     expect 'clang runs' preloads libhakmem.so
     expect 'clang, debug, runs' preloads libhakmem-debug.so
     builds 'clang with sanitizers' CC=clang tsan ubsan
+    cp -r "$TEST_ROOT/tests" "$TEST_ROOT/bench" "$tree/"
     builds 'clang, the test programs' -j2 CC=clang CXX=clang++ test-programs
 else
     skip clang 'not installed'
