@@ -11,7 +11,8 @@
 #define LIVE_SHARE_SHIFT   3u                   /* an eighth of what is in use */
 #define CYCLE_BYTES_MIN    ((size_t)256 * 1024) /* less is not worth keeping anything for */
 #define WINDOW_MS          1000u
-#define LAPSED_WINDOWS_MAX 32u /* after that many halvings nothing is left */
+#define MISSED_PER_MS_MIN  ((size_t)48 * 1024) /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
+#define LAPSED_WINDOWS_MAX 32u                 /* after that many halvings nothing is left */
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
@@ -84,6 +85,11 @@ void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_m
     r->purged_ms = now_ms;
 }
 
+/* Whether what was missed in the cycle came back so fast that faulting it in is worth being saved. */
+static bool is_costly(const struct retention *r, uint64_t now_ms) {
+    return now_ms <= r->cycle_start_ms + r->missed_bytes / MISSED_PER_MS_MIN;
+}
+
 void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_ms) {
     age(r, now_ms);
     expire_cycle(r, now_ms);
@@ -92,6 +98,11 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
     }
     r->missed_bytes += bytes;
     if (r->purged_bytes < CYCLE_BYTES_MIN || r->missed_bytes < r->purged_bytes / 2) {
+        return;
+    }
+    if (!is_costly(r, now_ms)) {
+        r->proofs = 0;
+        forget_cycle(r);
         return;
     }
     r->proofs += r->proofs < PROOFS_TO_RAISE;

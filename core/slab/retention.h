@@ -3,9 +3,10 @@
  *
  * The floor is a fraction of what is in use plus a MiB, less in a small container. It rises only for a heap
  * that has proved to need it: in two cycles in a row, of 256 KiB or more, half of what was purged was missed,
- * that is, memory without pages was handed out within a second. The second and each further one raises it by
- * what was purged in it, at most by what the large floor leaves of HAKMEM_RETAIN_MB; each second takes half
- * of what lay unused all through it off again. Plain data and arithmetic; every function is called under the
+ * that is, memory without pages was handed out within a second, and so fast that the page faults took a share
+ * of a thread's time that is worth the memory (3 %). The second and each further one raises it by what was
+ * purged in it, at most by what the large floor leaves of HAKMEM_RETAIN_MB; each second takes half of what
+ * lay unused all through it off again. Plain data and arithmetic; every function is called under the
  * SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H

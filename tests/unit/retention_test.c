@@ -82,6 +82,22 @@ static void what_is_missed_late_proves_nothing(void **state) {
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms + 1003), hak_retention_base_bytes());
 }
 
+/* Faulting in what comes back slowly costs less than the memory would. */
+static void what_is_missed_slowly_proves_nothing(void **state) {
+    (void)state;
+    struct retention r = {0};
+    uint64_t now_ms = 1000000;
+    for (unsigned i = 0; i < 10; i++) {
+        now_ms = cycle(&r, 400, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
+    /* One such cycle ends the row. */
+    now_ms = cycle(&r, 1, cycle(&r, 400, cycle(&r, 1, now_ms)));
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
+    now_ms = cycle(&r, 300, now_ms);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + CYCLE);
+}
+
 /* A heap that goes back and forth by little purges little at a time. */
 static void small_cycles_prove_together(void **state) {
     (void)state;
@@ -208,6 +224,7 @@ int main(void) {
         cmocka_unit_test(floor_rises_after_two_seconds_of_ping_pong),
         cmocka_unit_test(short_cycles_prove_as_much_as_long_ones),
         cmocka_unit_test(what_is_missed_late_proves_nothing),
+        cmocka_unit_test(what_is_missed_slowly_proves_nothing),
         cmocka_unit_test(small_cycles_prove_together),
         cmocka_unit_test(a_long_purge_is_no_cycle),
         cmocka_unit_test(memory_that_is_not_wanted_again_raises_nothing),
