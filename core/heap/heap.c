@@ -134,6 +134,7 @@ static void fold_counters_locked(struct heap *heap) {
             HAK_FRONT_COUNTERS(ADD_PAST)
             heap->classes[c].is_used = false;
             heap->classes[c].heat = 0;
+            heap->classes[c].has_begun = false;
             heap->classes[c].misses_in_row = 0;
             heap->classes[c].refills_in_row = 0;
             hak_supply_set_exports(heap, c, false);

@@ -39,6 +39,7 @@ struct class_state {
     uint8_t proofs;                        /* spills after refills at the bound; at their most it doubles */
     bool is_used;                          /* anything here needs flushing at exit */
     bool exports;                          /* what is allocated here others free: see supply.h */
+    bool has_begun;                        /* a new slab was taken for this thread */
     struct front_counters counters;
 };
 

@@ -5,6 +5,7 @@
 #include "conf/options.h"
 #include "heap/sleepers.h"
 #include "meta/classes.h"
+#include "os/os.h"
 #include "slab/guests.h"
 #include "slab/orphans.h"
 #include "slab/purge.h"
@@ -15,6 +16,7 @@
 #define PREFILL_SLABS         3u
 #define MISSES_TO_PREFILL     4u     /* misses in a row that make a class one that keeps missing */
 #define DRAIN_SLABS_MAX       8u     /* slabs with remote frees taken up in one visit */
+#define THIN_START_BYTES_MAX  512u   /* a slab of larger blocks has fewer than most threads come to use */
 #define GUESTS_PER_TURN_BYTES 16384u /* of them: pages that a new slab would have cost */
 #define ROW_TO_EXPORT                                                                                        \
     8u /* refills in a row, without a spill, that show that others free what is allocated here */
@@ -116,11 +118,24 @@ static void owe_turn(struct heap *heap) {
     }
 }
 
+/*
+ * Units for a slab; NULL when out of memory. A heap's first one of a class has many blocks, of which most
+ * threads need few: if it can, it begins with few pages or none, and only those that are used are faulted in.
+ */
+static struct slab *take_units(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    bool may_be_thin = !state->has_begun && hak_class_block_bytes[class_idx] <= THIN_START_BYTES_MAX &&
+                       hak_os_page_bytes() < HAK_UNIT_BYTES;
+    struct slab *slab = may_be_thin ? hak_superslab_take_light() : NULL;
+    state->has_begun = true;
+    return slab != NULL ? slab : hak_superslab_take_units(hak_class_units[class_idx], class_idx);
+}
+
 /* A new slab from empty units, leased; NULL when out of memory. */
 static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
     struct front_counters *counters = &heap->classes[class_idx].counters;
     uint64_t births = hak_superslab_births();
-    struct slab *slab = hak_superslab_take_units(hak_class_units[class_idx], class_idx);
+    struct slab *slab = take_units(heap, class_idx);
     if (slab == NULL) {
         return NULL;
     }

@@ -47,11 +47,12 @@ static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct pur
 
 /* Purges one run of dirty units, already marked purging. False when it failed. */
 static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge) {
-    size_t bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
+    size_t run_bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
     purge->calls += hak_superslab_split(s);
-    int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), bytes);
+    int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), run_bytes);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
+    size_t bytes = hak_superslab_bytes_in(hak_popcount32(run), hak_popcount32(run & s->light_units));
     if (error == 0) {
         hak_superslab_change(s, (struct hak_unit_change){.purge_done = run});
         s->emptied_ms = now_ms; /* of use if that emptied it */
@@ -80,7 +81,7 @@ static void purge_slab(struct slab *slab, unsigned calls_max, struct purge *purg
 
 /* The longest run of dirty units: a system call costs more than the pages that it gives back. 0: none. */
 static uint32_t longest_dirty_run(const struct superslab *s) {
-    uint32_t dirty = s->free_units & ~s->zero_units;
+    uint32_t dirty = hak_superslab_dirty(s);
     unsigned length = 1;
     if (dirty == 0) {
         return 0;
@@ -105,7 +106,7 @@ static struct superslab *choose_victim(bool is_any_welcome, uint64_t now_ms) {
 static struct superslab *choose_dirty(void) {
     struct superslab *s = hak_superslab_pool.dirty_oldest;
     for (unsigned looked = 0; s != NULL && looked < DIRTY_LOOK_MAX; looked++, s = s->dirty_next) {
-        if ((s->free_units & ~s->zero_units) != 0) {
+        if (hak_superslab_dirty(s) != 0) {
             return s;
         }
     }

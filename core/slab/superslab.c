@@ -5,11 +5,11 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "meta/arena.h"
+#include "meta/classes.h"
 #include "os/os.h"
 #include "slab/chance.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
-#include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 
 /*
@@ -35,10 +35,6 @@ static struct {
     superslab_slot first[TABLE_FIRST_SLOTS]; /* written under the lock */
 } records;
 static HAK_TABLE _Atomic(superslab_slot *) record_chunks[TABLE_CHUNKS]; /* written under the lock */
-
-static uint32_t span_mask(const struct slab *slab) {
-    return hak_mask32(slab->units) << slab->unit_idx;
-}
 
 /* The slot of a record's number; NULL when its chunk is missing. */
 static superslab_slot *slot_of(size_t index) {
@@ -180,6 +176,23 @@ static void note_missed(uint32_t zero_units) {
     }
 }
 
+/* Whether only what is touched of its zero units gets pages. */
+static bool fills_page_by_page(const struct superslab *s) {
+    return !s->is_huge && hak_options.ss_prefault == HAK_PREFAULT_OFF;
+}
+
+/* Under the lock: the run of units becomes that record's. */
+static struct slab *take_run(struct superslab *s, unsigned unit_idx, unsigned units) {
+    struct slab *slab = &s->slabs[unit_idx];
+    slab->units = (uint8_t)units;
+    slab->base = s->base + unit_idx * HAK_UNIT_BYTES;
+    uint32_t span = hak_superslab_span(slab);
+    slab->is_zero = (s->zero_units & span) == span;
+    s->light_units |= fills_page_by_page(s) ? s->zero_units & span : 0;
+    hak_superslab_change(s, (struct hak_unit_change){.taken = span});
+    return slab;
+}
+
 /* Under the lock: the record of the run's first unit, or NULL. */
 static struct slab *take_locked(unsigned units, unsigned class_idx) {
     unsigned unit_idx;
@@ -187,14 +200,8 @@ static struct slab *take_locked(unsigned units, unsigned class_idx) {
     if (s == NULL) {
         return NULL;
     }
-    struct slab *slab = &s->slabs[unit_idx];
-    slab->units = (uint8_t)units;
-    slab->base = s->base + unit_idx * HAK_UNIT_BYTES;
-    uint32_t span = span_mask(slab);
-    slab->is_zero = (s->zero_units & span) == span;
-    note_missed(s->zero_units & span);
-    hak_superslab_change(s, (struct hak_unit_change){.taken = span});
-    return slab;
+    note_missed(s->zero_units & hak_mask32(units) << unit_idx);
+    return take_run(s, unit_idx, units);
 }
 
 struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
@@ -217,12 +224,24 @@ struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
     }
 }
 
+struct slab *hak_superslab_take_light(void) {
+    unsigned unit_idx;
+    hak_lock_acquire(&hak_superslab_lock);
+    struct superslab *s = hak_superslab_choose_light(&unit_idx);
+    struct slab *slab = s != NULL ? take_run(s, unit_idx, 1) : NULL;
+    hak_lock_release(&hak_superslab_lock);
+    return slab;
+}
+
 void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     struct superslab *s = hak_superslab_of(slab);
     struct hak_unit_change change = {0};
     hak_lock_acquire(&hak_superslab_lock);
     hak_ragged_forget(s, slab);
-    *(is_zero ? &change.freed_zero : &change.freed_dirty) = span_mask(slab);
+    *(is_zero ? &change.freed_zero : &change.freed_dirty) = hak_superslab_span(slab);
+    if (slab->carved_blocks * hak_class_block_bytes[slab->class_idx] > HAK_LIGHT_BYTES) {
+        s->light_units &= ~hak_superslab_span(slab);
+    }
     hak_superslab_change(s, change);
     if (s->tier == HAK_TIER_FREE) {
         s->emptied_ms = hak_os_now_ms();
@@ -333,100 +352,4 @@ bool hak_superslab_has_dirty(void) {
 
 uint64_t hak_superslab_births(void) {
     return hak_atomic_load_relaxed(&records.births); /* relaxed: a statistic */
-}
-
-/* The spans of assigned slabs. */
-static uint32_t assigned_units(struct superslab *s) {
-    uint32_t mask = 0;
-    for (unsigned i = 0; i < HAK_UNITS_PER_SUPERSLAB; i++) {
-        uint64_t word = hak_atomic_load_relaxed(&s->slabs[i].word); /* relaxed: quiet heap, or a hint */
-        if (hak_slab_word_is_assigned(word)) {
-            mask |= span_mask(&s->slabs[i]);
-        }
-    }
-    return mask;
-}
-
-void hak_superslab_rebuild(void) {
-    struct superslab *s;
-    hak_lock_acquire(&hak_superslab_lock);
-    hak_superslab_forget_thin();
-    for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
-        if (s->tier != HAK_TIER_HOT && s->tier != HAK_TIER_DRAINING) {
-            continue;
-        }
-        uint32_t purging = s->purging_units;
-        hak_superslab_change(s, (struct hak_unit_change){.purge_failed = purging});
-        uint32_t lost = ~(s->free_units | assigned_units(s));
-        if (lost != 0) {
-            hak_superslab_change(s, (struct hak_unit_change){.freed_dirty = lost});
-        }
-    }
-    hak_lock_release(&hak_superslab_lock);
-}
-
-const char hak_superslab_units_are_lost[] = "SuperSlab: units that nobody has";
-
-static const char *broken_invariant(struct superslab *s) {
-    if ((s->zero_units & ~s->free_units) != 0) {
-        return "SuperSlab: zero units that are not free";
-    }
-    if ((s->free_units & s->purging_units) != 0) {
-        return "SuperSlab: units both free and being purged";
-    }
-    if ((assigned_units(s) & (s->free_units | s->purging_units)) != 0) {
-        return "SuperSlab: units of a slab marked free";
-    }
-    if ((s->free_units & (s->thin_slabs | s->ragged_slabs)) != 0) {
-        return "SuperSlab: a thin or ragged slab whose units are free";
-    }
-    if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
-        return "SuperSlab: in the LRU but not empty";
-    }
-    return NULL;
-}
-
-static bool has_lost_units(struct superslab *s) {
-    return (s->free_units | s->purging_units | assigned_units(s)) != UINT32_MAX;
-}
-
-/* Adds a SuperSlab to counts that are to come out as the pool's. */
-static void add_counts(struct superslab_pool *sums, const struct superslab *s) {
-    sums->mapped_count += s->tier != HAK_TIER_NONE;
-    sums->whole_count += s->tier == HAK_TIER_WHOLE;
-    sums->empty_count += s->tier == HAK_TIER_FREE;
-    if (s->tier <= HAK_TIER_FREE) {
-        sums->free_units += hak_popcount32(s->free_units);
-        sums->dirty_units += hak_popcount32(s->free_units & ~s->zero_units);
-    }
-}
-
-static bool are_same_counts(const struct superslab_pool *sums, const struct superslab_pool *pool) {
-    return sums->mapped_count == pool->mapped_count && sums->whole_count == pool->whole_count &&
-           sums->empty_count == pool->empty_count && sums->free_units == pool->free_units &&
-           sums->dirty_units == pool->dirty_units;
-}
-
-bool hak_superslab_verify(const char **why) {
-    struct superslab *s;
-    const char *broken = NULL;
-    struct superslab_pool sums = {0};
-    bool is_any_lost = false;
-    hak_lock_acquire(&hak_superslab_lock);
-    for (size_t i = 0; broken == NULL && (s = hak_superslab_at(i)) != NULL; i++) {
-        if (s->tier <= HAK_TIER_FREE) {
-            broken = broken_invariant(s);
-            is_any_lost |= has_lost_units(s);
-        }
-        add_counts(&sums, s);
-    }
-    if (broken == NULL && !are_same_counts(&sums, &hak_superslab_pool)) {
-        broken = "shared pool: its counts are not those of its SuperSlabs";
-    }
-    if (broken == NULL && is_any_lost) {
-        broken = hak_superslab_units_are_lost;
-    }
-    hak_lock_release(&hak_superslab_lock);
-    *why = broken;
-    return broken == NULL;
 }

@@ -14,6 +14,10 @@
 #include "os/lock.h"
 #include "slab/slab.h"
 
+/* A unit that had no pages, of which no more than this was handed out since, is light: most of its pages hold
+ * no memory. */
+#define HAK_LIGHT_BYTES ((size_t)HAK_UNIT_BYTES / 4)
+
 /* How much a SuperSlab is used; decides who is asked for units first. */
 enum hak_tier {
     HAK_TIER_HOT,      /* used: hands out units */
@@ -35,12 +39,13 @@ struct superslab {
     uint32_t free_units;                        /* under lock: mask */
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
-    uint32_t thin_slabs;                        /* under lock: mask, first units of thin slabs (thin.h) */
-    uint32_t ragged_slabs;         /* under lock: mask, first units of those that wait (ragged.h) */
-    enum hak_tier tier;            /* under lock */
-    bool is_in_dirty_list;         /* under lock */
-    bool is_huge;                  /* under lock: the kernel may use a huge page for it */
-    struct superslab *prev, *next; /* under lock: bucket, LRU or spare list */
+    uint32_t light_units;  /* under lock: mask, of a slab's units those that were zero or light before */
+    uint32_t thin_slabs;   /* under lock: mask, first units of thin slabs (thin.h) */
+    uint32_t ragged_slabs; /* under lock: mask, first units of those that wait (ragged.h) */
+    enum hak_tier tier;    /* under lock */
+    bool is_in_dirty_list; /* under lock */
+    bool is_huge;          /* under lock: the kernel may use a huge page for it */
+    struct superslab *prev, *next;             /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next; /* under lock: with dirty units or thin slabs, oldest first */
     uint64_t emptied_ms;                       /* under lock: when it became FREE */
 };
@@ -52,6 +57,12 @@ struct superslab {
  * held.
  */
 struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx);
+
+/*
+ * The same of one free unit that holds few pages, or else none; NULL when the fullest SuperSlabs have
+ * neither. Makes no system call.
+ */
+struct slab *hak_superslab_take_light(void);
 
 /*
  * Gives the units of an unassigned slab back. `is_zero`: nothing was written there since they were known
@@ -72,6 +83,16 @@ void hak_superslab_give_whole(struct superslab *superslab, uint32_t zero_units);
  * back. Returns the number of system calls that took, 0 or 1. Slow: no lock held.
  */
 unsigned hak_superslab_split(struct superslab *superslab);
+
+/* The units of a taken slab, as a mask. */
+HAK_INLINE uint32_t hak_superslab_span(const struct slab *slab) {
+    return hak_mask32(slab->units) << slab->unit_idx;
+}
+
+/* Free units that hold stale data, as a mask. Under the lock. */
+HAK_INLINE uint32_t hak_superslab_dirty(const struct superslab *superslab) {
+    return superslab->free_units & ~superslab->zero_units;
+}
 
 /* The SuperSlab that a slab record belongs to. */
 HAK_INLINE struct superslab *hak_superslab_of(const struct slab *slab) {

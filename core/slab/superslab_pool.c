@@ -23,6 +23,9 @@
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
 
+/* SuperSlabs that are looked at for a unit with few pages or none. */
+#define LIGHT_LOOKS_MAX 16u
+
 _Alignas(HAK_CACHE_LINE_BYTES) struct superslab_pool hak_superslab_pool;
 
 /* What may stay free whatever is in use. */
@@ -96,7 +99,8 @@ static void dirty_unlink(struct superslab *s) {
 static void detach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
     pool->free_units -= hak_popcount32(s->free_units);
-    pool->dirty_units -= hak_popcount32(s->free_units & ~s->zero_units);
+    pool->dirty_units -= hak_popcount32(hak_superslab_dirty(s));
+    pool->light_units -= hak_popcount32(hak_superslab_dirty(s) & s->light_units);
     pool->huge_zero_units -= s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_unlink(s);
@@ -111,7 +115,7 @@ void hak_superslab_put_off(struct superslab *s) {
 }
 
 static void update_dirty_list(struct superslab *s) {
-    bool has_dirt = (s->free_units & ~s->zero_units) != 0 || s->thin_slabs != 0;
+    bool has_dirt = hak_superslab_dirty(s) != 0 || s->thin_slabs != 0;
     if (has_dirt && !s->is_in_dirty_list) {
         dirty_link(s);
     } else if (!has_dirt && s->is_in_dirty_list) {
@@ -123,7 +127,8 @@ static void update_dirty_list(struct superslab *s) {
 static void attach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
     pool->free_units += hak_popcount32(s->free_units);
-    pool->dirty_units += hak_popcount32(s->free_units & ~s->zero_units);
+    pool->dirty_units += hak_popcount32(hak_superslab_dirty(s));
+    pool->light_units += hak_popcount32(hak_superslab_dirty(s) & s->light_units);
     pool->huge_zero_units += s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_link(s);
@@ -230,7 +235,7 @@ bool hak_superslab_clear_huge(struct superslab *s) {
     if (was_huge && s->tier <= HAK_TIER_FREE) {
         detach(s);
         s->is_huge = false;
-        s->zero_units = 0; /* the huge page has memory there */
+        s->zero_units = s->light_units = 0; /* the huge page has memory there */
         attach(s);
         note_sums();
     }
@@ -256,7 +261,7 @@ void hak_superslab_free_to_whole(struct superslab *s) {
         dirty_unlink(s);
     }
     s->tier = HAK_TIER_WHOLE;
-    s->free_units = s->zero_units = 0;
+    s->free_units = s->zero_units = s->light_units = 0;
     hak_superslab_pool.whole_count++;
 }
 
@@ -264,6 +269,7 @@ void hak_superslab_free_to_whole(struct superslab *s) {
 static void none_to_free(struct superslab *s, uint32_t zero_units) {
     s->free_units = ALL_UNITS;
     s->zero_units = zero_units;
+    s->light_units = 0;
     s->tier = HAK_TIER_FREE;
     attach(s);
 }
@@ -308,7 +314,7 @@ struct superslab *hak_superslab_pop_spare(void) {
 /* Where `units` free units in a row start: dirty ones first, they are in memory already. 0 if there are none.
  */
 static uint32_t run_starts(const struct superslab *s, unsigned units) {
-    uint32_t dirty_starts = hak_runs_of(s->free_units & ~s->zero_units, units);
+    uint32_t dirty_starts = hak_runs_of(hak_superslab_dirty(s), units);
     return dirty_starts != 0 ? dirty_starts : hak_runs_of(s->free_units, units);
 }
 
@@ -361,6 +367,29 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsig
         *unit_idx = s != NULL ? choose_start(s, run_starts(s, units), class_idx) : 0;
     }
     return s;
+}
+
+/* Of the fullest HOT SuperSlabs that have a free unit, the first that has a light or else a zero one. */
+static struct superslab *choose_light(bool is_zero, unsigned *unit_idx) {
+    unsigned looks = LIGHT_LOOKS_MAX;
+    for (unsigned free = 1; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
+        for (struct superslab *s = hak_superslab_pool.buckets[HAK_TIER_HOT][free]; s != NULL; s = s->next) {
+            uint32_t starts = is_zero ? s->zero_units : hak_superslab_dirty(s) & s->light_units;
+            if (starts != 0) {
+                *unit_idx = hak_options.randomize ? hak_chance_bit(starts) : hak_ctz32(starts);
+                return s;
+            }
+            if (--looks == 0) {
+                return NULL;
+            }
+        }
+    }
+    return NULL;
+}
+
+struct superslab *hak_superslab_choose_light(unsigned *unit_idx) {
+    struct superslab *s = hak_superslab_pool.light_units != 0 ? choose_light(false, unit_idx) : NULL;
+    return s != NULL ? s : choose_light(true, unit_idx);
 }
 
 void hak_superslab_note_owed(void) {

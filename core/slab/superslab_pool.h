@@ -22,6 +22,7 @@ struct superslab_pool {
     size_t whole_count;
     size_t free_units;       /* in HOT, DRAINING and FREE */
     size_t dirty_units;      /* of those, not known zero */
+    size_t light_units;      /* of those, light */
     size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
     size_t purged_bytes;     /* given back beneath free blocks of slabs */
     size_t huge_zero_units;  /* free units of huge SuperSlabs that nobody has written to */
@@ -49,9 +50,15 @@ void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pag
 /* Nothing is thin or purged any more: for the child of a fork. */
 void hak_superslab_forget_thin(void);
 
+/* At most this lies in so many dirty units, of which so many are light. */
+HAK_INLINE size_t hak_superslab_bytes_in(size_t units, size_t light_units) {
+    return units * HAK_UNIT_BYTES - light_units * (HAK_UNIT_BYTES - HAK_LIGHT_BYTES);
+}
+
 /* What a purge would give back: of dirty units, and at most of thin slabs. */
 HAK_INLINE size_t hak_superslab_dirty_bytes(void) {
-    return hak_superslab_pool.dirty_units * HAK_UNIT_BYTES + hak_superslab_pool.thin_bytes;
+    return hak_superslab_bytes_in(hak_superslab_pool.dirty_units, hak_superslab_pool.light_units) +
+           hak_superslab_pool.thin_bytes;
 }
 
 /* To the young end of those with dirt: others are asked first the next time. */
@@ -81,6 +88,10 @@ struct superslab *hak_superslab_pop_spare(void);
 /* A run of `units` free units for a slab of the class, in the fullest SuperSlab of the best tier: its first
  * unit in *unit_idx, or NULL. */
 struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsigned *unit_idx);
+
+/* A SuperSlab in use with a free unit that holds few pages, else one that holds none: the unit in *unit_idx,
+ * or NULL if there is none in the fullest ones. */
+struct superslab *hak_superslab_choose_light(unsigned *unit_idx);
 
 /* Units were given back: notes a debt if there may be something to purge; and that there is nothing left. */
 void hak_superslab_note_owed(void);

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include "heap/heap.h"
+#include "meta/classes.h"
 #include "slab/blocks.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
@@ -103,8 +104,10 @@ static void take_all(struct full *full) {
     }
 }
 
+/* As if all of them had been handed out. */
 static void give(struct full *full, unsigned from, unsigned to) {
     for (unsigned i = from; i < to; i++) {
+        full->units[i]->carved_blocks = (uint16_t)hak_class_capacity(full->units[i]->class_idx);
         hak_superslab_give_units(full->units[i], false);
     }
 }

@@ -6,8 +6,10 @@
  *
  * suite: limit 60 s
  */
+#include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/superslab.h"
+#include "slab/superslab_pool.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -134,6 +136,77 @@ static void dirty_units_are_preferred(void **state) {
     give(a, 21, UNITS, false);
 }
 
+/* As if all of it, or one block of it, had been handed out. */
+static void use_all(struct slab *unit) {
+    unit->carved_blocks = (uint16_t)hak_class_capacity(unit->class_idx);
+}
+
+static void use_little(struct slab *unit) {
+    unit->carved_blocks = 1;
+}
+
+static void a_unit_with_few_pages_is_to_be_had_while_there_is_one(void **state) {
+    (void)state;
+    (void)new_full(a);
+    for (unsigned i = 0; i < 4; i++) {
+        use_all(a[i]);
+    }
+    give(a, 0, 4, false);
+    assert_null(hak_superslab_take_light());
+    assert_int_equal(hak_superslab_count().free_units, 4); /* and nothing was mapped for it */
+    give(a, 20, 22, true);
+    use_little(a[25]);
+    give(a, 25, 26, false);
+    assert_ptr_equal(hak_superslab_take_light(), a[25]);
+    assert_false(a[25]->is_zero);
+    for (unsigned i = 20; i < 22; i++) {
+        assert_ptr_equal(hak_superslab_take_light(), a[i]);
+        assert_true(a[i]->is_zero);
+        assert_int_equal(a[i]->units, 1);
+    }
+    assert_null(hak_superslab_take_light());
+    use_little(a[25]); /* once more */
+    give(a, 25, 26, false);
+    assert_ptr_equal(hak_superslab_take_light(), a[25]);
+    use_all(a[25]); /* and to the full: from now on it holds all its pages */
+    give(a, 25, 26, false);
+    assert_null(hak_superslab_take_light());
+    (void)hak_superslab_trim(0);
+    assert_ptr_equal(hak_superslab_take_light(), a[0]);
+    give(a, 0, 1, true);
+    give(a, 4, 25, false);
+    give(a, 26, UNITS, false);
+}
+
+/* A light unit counts for the pages that it may hold. */
+static void light_units_are_less_dirt(void **state) {
+    (void)state;
+    (void)new_full(a);
+    size_t before = hak_superslab_dirty_bytes();
+    use_little(a[0]);
+    use_all(a[1]);
+    give(a, 0, 1, false);
+    assert_int_equal(hak_superslab_dirty_bytes() - before, HAK_LIGHT_BYTES);
+    give(a, 1, 2, false);
+    assert_int_equal(hak_superslab_dirty_bytes() - before, HAK_LIGHT_BYTES + HAK_UNIT_BYTES);
+    give(a, 2, UNITS, false);
+}
+
+/* What the large floor had for itself it may have written to. */
+static void a_whole_superslab_comes_back_without_light_units(void **state) {
+    (void)state;
+    uint32_t zero_units;
+    (void)new_full(a);
+    give(a, 0, UNITS, false);
+    struct superslab *s = hak_superslab_take_whole(&zero_units);
+    assert_ptr_equal(s, hak_superslab_of(a[0]));
+    hak_superslab_give_whole(s, 0);
+    struct slab *slab = hak_superslab_take_units(1, 0); /* so that it is not empty */
+    assert_ptr_equal(hak_superslab_of(slab), s);
+    assert_null(hak_superslab_take_light());
+    hak_superslab_give_units(slab, false);
+}
+
 static void a_slab_lies_where_one_of_its_class_lay(void **state) {
     (void)state;
     (void)new_full(a);
@@ -218,6 +291,9 @@ static void trim_leaves_nothing_dirty(void **state) {
     (void)new_full(a);
     (void)new_full(b);
     memset((void *)a[0]->base, 1, 8 * HAK_UNIT_BYTES);
+    for (unsigned i = 0; i < 8; i++) {
+        use_all(a[i]);
+    }
     size_t mapped = hak_superslab_count().mapped;
     give(a, 0, 8, false);
     give(b, 0, UNITS, false);
@@ -336,6 +412,9 @@ int main(void) {
         TEST(the_fullest_superslab_is_asked_first),
         TEST(runs_are_contiguous_and_disjoint),
         TEST(dirty_units_are_preferred),
+        TEST(a_unit_with_few_pages_is_to_be_had_while_there_is_one),
+        TEST(light_units_are_less_dirt),
+        TEST(a_whole_superslab_comes_back_without_light_units),
         TEST(a_slab_lies_where_one_of_its_class_lay),
         TEST(what_is_given_back_is_free_and_dirty_unless_untouched),
         TEST(a_little_used_superslab_drains),

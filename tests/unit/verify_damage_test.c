@@ -225,6 +225,7 @@ static void damages_of_superslabs_are_found(void **state) {
         FIELD(s->tier, s->tier ^ HAK_TIER_FREE, "in the LRU but not empty"),
         FIELD(pool->free_units, 1, "counts"),
         FIELD(pool->dirty_units, 1, "counts"),
+        FIELD(pool->light_units, 1, "counts"),
         FIELD(pool->empty_count, 1, "counts"),
         FIELD(pool->mapped_count, 1, "counts"),
         FIELD(pool->whole_count, 1, "counts"),
