@@ -78,6 +78,9 @@ static void free_one_of_each(void) {
 
 static void take_more(void) {
     blocks_take(more, OF_A_SLAB, block_bytes[CLASS_OF_MORE]);
+    for (unsigned i = 0; i < OF_A_SLAB; i++) {
+        memset(more[i], 1, block_bytes[CLASS_OF_MORE]);
+    }
 }
 
 static void free_more(void) {
@@ -123,7 +126,23 @@ static void free_it(void) {
     blocks_free(blocks, 1);
 }
 
-/* Threads that come and go use the same pages one after the other, also where they get the same heap. */
+/* Of a heap it is the thread's first slab that counts, not the heap's. */
+static void the_next_thread_begins_anew(void **state) {
+    (void)state;
+    struct stepper thread;
+    stepper_start(&thread);
+    stepper_do(&thread, take_more); /* all of a slab, which stays in use */
+    stepper_end(&thread);
+    stepper_start(&thread);
+    stepper_do(&thread, take_one_of_each);
+    assert_ptr_not_equal(hak_slab_of_block(blocks[CLASS_OF_MORE]), hak_slab_of_block(more[0]));
+    assert_true(has_few_pages(blocks[CLASS_OF_MORE]));
+    stepper_do(&thread, free_one_of_each);
+    stepper_end(&thread);
+    free_more();
+}
+
+/* Threads that come and go use the same pages one after the other. */
 static void the_next_threads_first_is_the_last_ones(void **state) {
     (void)state;
     const struct slab *first = NULL;
@@ -141,6 +160,8 @@ static void the_next_threads_first_is_the_last_ones(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        /* first, while no unit that has few pages had a slab of its class */
+        cmocka_unit_test(the_next_thread_begins_anew),
         cmocka_unit_test(a_threads_first_slabs_of_small_classes_have_few_pages),
         cmocka_unit_test(its_second_has_all),
         cmocka_unit_test(the_next_threads_first_is_the_last_ones),
