@@ -247,6 +247,7 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     HAK_ASSERT(s->tier == HAK_TIER_NONE);
     s->base = base;
     s->free_units = s->zero_units = ALL_UNITS;
+    s->light_units = 0;
     s->purging_units = 0;
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;

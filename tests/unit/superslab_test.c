@@ -207,6 +207,19 @@ static void a_whole_superslab_comes_back_without_light_units(void **state) {
     hak_superslab_give_units(slab, false);
 }
 
+/* A record that had other memory before says nothing of its units. */
+static void a_new_superslab_has_no_light_units(void **state) {
+    (void)state;
+    struct superslab *s = new_full(a);
+    give(a, 0, UNITS, false);
+    (void)hak_superslab_trim(0);
+    assert_int_equal(s->tier, HAK_TIER_NONE);
+    struct slab *slab = hak_superslab_take_units(1, 0);
+    assert_ptr_equal(hak_superslab_of(slab), s);
+    assert_int_equal(s->light_units, (uint32_t)1 << slab->unit_idx);
+    hak_superslab_give_units(slab, false);
+}
+
 static void a_slab_lies_where_one_of_its_class_lay(void **state) {
     (void)state;
     (void)new_full(a);
@@ -415,6 +428,7 @@ int main(void) {
         TEST(a_unit_with_few_pages_is_to_be_had_while_there_is_one),
         TEST(light_units_are_less_dirt),
         TEST(a_whole_superslab_comes_back_without_light_units),
+        TEST(a_new_superslab_has_no_light_units),
         TEST(a_slab_lies_where_one_of_its_class_lay),
         TEST(what_is_given_back_is_free_and_dirty_unless_untouched),
         TEST(a_little_used_superslab_drains),
