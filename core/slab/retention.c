@@ -100,12 +100,7 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
     if (r->purged_bytes < CYCLE_BYTES_MIN || r->missed_bytes < r->purged_bytes / 2) {
         return;
     }
-    if (!is_costly(r, now_ms)) {
-        r->proofs = 0;
-        forget_cycle(r);
-        return;
-    }
-    r->proofs += r->proofs < PROOFS_TO_RAISE;
+    r->proofs = is_costly(r, now_ms) ? r->proofs + (r->proofs < PROOFS_TO_RAISE) : 0;
     if (r->proofs == PROOFS_TO_RAISE) {
         set_raised(r,
                    smaller(r->raised_bytes + r->purged_bytes, hak_retention_raise_max(HAK_RETAINER_SLABS)));

@@ -5,7 +5,6 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "meta/arena.h"
-#include "meta/classes.h"
 #include "os/os.h"
 #include "slab/chance.h"
 #include "slab/purge.h"
@@ -239,7 +238,7 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     hak_lock_acquire(&hak_superslab_lock);
     hak_ragged_forget(s, slab);
     *(is_zero ? &change.freed_zero : &change.freed_dirty) = hak_superslab_span(slab);
-    if (slab->carved_blocks * hak_class_block_bytes[slab->class_idx] > HAK_LIGHT_BYTES) {
+    if (hak_superslab_carved_bytes(slab) > HAK_LIGHT_BYTES) {
         s->light_units &= ~hak_superslab_span(slab);
     }
     hak_superslab_change(s, change);

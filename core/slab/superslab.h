@@ -39,13 +39,14 @@ struct superslab {
     uint32_t free_units;                        /* under lock: mask */
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
-    uint32_t light_units;  /* under lock: mask, of a slab's units those that were zero or light before */
-    uint32_t thin_slabs;   /* under lock: mask, first units of thin slabs (thin.h) */
-    uint32_t ragged_slabs; /* under lock: mask, first units of those that wait (ragged.h) */
-    enum hak_tier tier;    /* under lock */
-    bool is_in_dirty_list; /* under lock */
-    bool is_huge;          /* under lock: the kernel may use a huge page for it */
-    struct superslab *prev, *next;             /* under lock: bucket, LRU or spare list */
+    uint32_t
+        light_units;     /* under lock: mask, free units that are light, taken ones that were light or zero */
+    uint32_t thin_slabs; /* under lock: mask, first units of thin slabs (thin.h) */
+    uint32_t ragged_slabs;         /* under lock: mask, first units of those that wait (ragged.h) */
+    enum hak_tier tier;            /* under lock */
+    bool is_in_dirty_list;         /* under lock */
+    bool is_huge;                  /* under lock: the kernel may use a huge page for it */
+    struct superslab *prev, *next; /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next; /* under lock: with dirty units or thin slabs, oldest first */
     uint64_t emptied_ms;                       /* under lock: when it became FREE */
 };

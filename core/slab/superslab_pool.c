@@ -9,7 +9,6 @@
 #include "base/assert.h"
 #include "base/hint.h"
 #include "conf/options.h"
-#include "meta/classes.h"
 #include "os/os.h"
 #include "slab/chance.h"
 #include "slab/purge.h"
@@ -181,8 +180,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
 
 /* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
 static size_t touched_bytes(const struct slab *slab) {
-    size_t carved_bytes = slab->carved_blocks * hak_class_block_bytes[slab->class_idx];
-    return slab->is_zero ? hak_os_page_round(carved_bytes) : slab->units * HAK_UNIT_BYTES;
+    return slab->is_zero ? hak_os_page_round(hak_superslab_carved_bytes(slab)) : slab->units * HAK_UNIT_BYTES;
 }
 
 void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pages) {

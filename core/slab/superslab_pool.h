@@ -7,6 +7,7 @@
 #ifndef HAK_SLAB_SUPERSLAB_POOL_H
 #define HAK_SLAB_SUPERSLAB_POOL_H
 
+#include "meta/classes.h"
 #include "slab/ragged.h"
 #include "slab/retention.h"
 #include "slab/superslab.h"
@@ -49,6 +50,11 @@ void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pag
 
 /* Nothing is thin or purged any more: for the child of a fork. */
 void hak_superslab_forget_thin(void);
+
+/* What was handed out of an assigned slab since it was set up, or of a retired one. */
+HAK_INLINE size_t hak_superslab_carved_bytes(const struct slab *slab) {
+    return slab->carved_blocks * hak_class_block_bytes[slab->class_idx];
+}
 
 /* At most this lies in so many dirty units, of which so many are light. */
 HAK_INLINE size_t hak_superslab_bytes_in(size_t units, size_t light_units) {

@@ -212,7 +212,7 @@ static void damages_of_superslabs_are_found(void **state) {
     struct superslab *s = is.superslab;
     struct superslab_pool *pool = &hak_superslab_pool;
     uint32_t used = (uint32_t)1 << is.slab->unit_idx;
-    uint32_t dirty = s->free_units & ~s->zero_units;
+    uint32_t dirty = hak_superslab_dirty(s);
     uint32_t zero = s->zero_units & -s->zero_units;
     CHECK(zero != 0);
     const struct damage damages[] = {
