@@ -14,6 +14,7 @@
 #include "heap/sampled.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
+#include "heap/upkeep.h"
 #include "large/large.h"
 #include "os/os.h"
 #include "slab/guests.h"
@@ -103,6 +104,9 @@ static void count_allocation(struct class_state *state, bool is_hit) {
 /* From the heap's cache, filling it if it is empty, or straight from a slab while the class is cold. */
 static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
     struct class_state *state = &heap->classes[class_idx];
+    if (HAK_UNLIKELY(hak_tls.until_slow < 0)) {
+        hak_upkeep(heap);
+    }
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
         bool is_taken = hak_supply_take_any(heap, class_idx, ref, 1) == 1;
         count_allocation(state, false);

@@ -3,7 +3,7 @@
  *
  * A hit is one straight line: no loop, no call, no test for "initialised". What each test covers:
  *
- * - allocation, the count down to a sampled block: any size, see heap/sampled.h;
+ * - allocation, the count down: any size, time for upkeep or a sampled block (heap/upkeep.h, heap/sampled.h);
  * - allocation, size - 1 against a bound: size 0, sizes of the large floor;
  * - allocation, the entry under the top has block NULL: no heap yet, class cold, cache empty, front metered;
  * - free, the word less the own one is no class: NULL, not ours, large, further unit, another
@@ -184,7 +184,7 @@ HAK_ALWAYS_INLINE void hak_count_free(size_t class_idx) {
 
 /* `miss` does what the hit path cannot, by a tail call. */
 HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t bytes)) {
-    if (HAK_UNLIKELY(--hak_tls.until_sample < 0)) {
+    if (HAK_UNLIKELY(--hak_tls.until_slow < 0)) {
         return miss(bytes);
     }
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
@@ -211,7 +211,7 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, each_bytes, &bytes))) {
         return hak_calloc_slow(SIZE_MAX);
     }
-    if (HAK_UNLIKELY(--hak_tls.until_sample < 0)) {
+    if (HAK_UNLIKELY(--hak_tls.until_slow < 0)) {
         return hak_calloc_slow(bytes);
     }
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {

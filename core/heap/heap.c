@@ -15,6 +15,7 @@
 #include "heap/homeward.h"
 #include "heap/supply.h"
 #include "heap/unified_cache.h"
+#include "heap/width.h"
 #include "meta/arena.h"
 #include "meta/classes.h"
 #include "meta/registry.h"
@@ -42,7 +43,7 @@
 
 HAK_READ_MOSTLY struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
 HAK_TLS struct hak_tls hak_tls = {
-    .top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP, .until_sample = HAK_NEVER_SAMPLED};
+    .top = {HAK_CLASS_TABLE(NO_CACHE)}, .low = HAK_LOW_OF_NO_HEAP, .until_slow = HAK_NEVER_SLOW};
 
 HAK_CONTENDED struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
@@ -108,7 +109,7 @@ static struct heap *obtain(void) {
             return NULL;
         }
         heap->remote.lock.rank = HAK_RANK_SLAB_LIST;
-        heap->sampling.until_sample = HAK_NEVER_SAMPLED;
+        heap->sampling.until_slow = HAK_NEVER_SLOW;
         heap->homeward.tally.handler = hak_heap_handle_event;
         heap->homeward.tally.context = heap;
         hak_homeward_forget(heap);
@@ -185,6 +186,8 @@ static void abandon(struct heap *heap) {
         state->current = NULL;
         state->capacity_blocks = 0;
         state->warm_count = 0;
+        state->proofs = 0;
+        hak_width_reset(heap, c);
     }
     hak_homeward_forget(heap);
     heap->is_metered = false;
@@ -213,7 +216,7 @@ static void thread_exit(void *value) {
     if (++hak_tls.exit_rounds < EXIT_ROUNDS && pthread_setspecific(exit_key, heap) == 0) {
         return; /* once more in the next round, after those who still allocate */
     }
-    heap->sampling.until_sample = hak_tls.until_sample;
+    heap->sampling.until_slow = hak_tls.until_slow;
     detach(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         hak_tls.top[c] = HAK_NO_CACHE_TOP;
@@ -267,7 +270,10 @@ struct heap *hak_heap_attach(void) {
     hak_tls.low = hak_word_low_of_heap(heap->id);
     hak_tls.state = HAK_THREAD_ATTACHED;
     /* Less what this thread has allocated already. */
-    hak_tls.until_sample = heap->sampling.until_sample - (HAK_NEVER_SAMPLED - hak_tls.until_sample);
+    hak_tls.until_slow = heap->sampling.until_slow - (HAK_NEVER_SLOW - hak_tls.until_slow);
+    if ((hak_front_modes() & HAK_FRONT_SAMPLED) == 0 && hak_tls.until_slow > HAK_UPKEEP_ALLOCATIONS) {
+        hak_tls.until_slow = HAK_UPKEEP_ALLOCATIONS;
+    }
     if (hak_front_is_metered()) {
         hak_heap_set_metered(heap, true);
     }

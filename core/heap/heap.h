@@ -20,6 +20,20 @@
 /* Stands in the slot above a cache's last one: a push that finds it there has no room. */
 #define HAK_CACHE_STOP ((void *)1)
 
+/* How far a class swings, see width.h. Owner: the heap's thread. */
+struct class_width {
+    uint16_t spilled_blocks; /* since the last refill */
+    uint16_t swing_blocks;   /* spilled by the smallest of the deep swings in a row */
+    uint16_t least_blocks;   /* in the cache at looks: fewest, */
+    uint16_t most_blocks;    /* and most */
+    uint8_t looks;           /* of that, so far */
+    uint8_t swings;          /* deep ones in a row */
+    uint8_t doublings;       /* of the plain bound */
+};
+
+#define HAK_PROOFS_TO_WIDEN                                                                                  \
+    32u /* spills after refills at the bound that double it for classes of few blocks */
+
 /*
  * Per class of a heap. Owner: the heap's thread.
  * Array: [0] has block NULL (pop finds the cache empty), [1 .. capacity_blocks] entries, [capacity_blocks +
@@ -40,6 +54,7 @@ struct class_state {
     bool is_used;                          /* anything here needs flushing at exit */
     bool exports;                          /* what is allocated here others free: see supply.h */
     bool has_begun;                        /* a new slab was taken for this thread */
+    struct class_width width;
     struct front_counters counters;
 };
 
@@ -51,12 +66,13 @@ struct homeward {
     int64_t bytes_left;     /* or so many bytes of blocks more */
 };
 
-#define HAK_NEVER_SAMPLED INT64_MAX /* allocations: more than a thread makes */
+#define HAK_NEVER_SLOW         INT64_MAX /* allocations: more than a thread makes */
+#define HAK_UPKEEP_ALLOCATIONS 16384     /* from one upkeep to the next: see upkeep.h */
 
 /* See sampled.h. Owner: the heap's thread. */
 struct sampling {
-    uint64_t chance;      /* state of a generator */
-    int64_t until_sample; /* what the last thread that had this heap left */
+    uint64_t chance;    /* state of a generator */
+    int64_t until_slow; /* what the last thread that had this heap left */
 };
 
 struct heap {
@@ -70,6 +86,7 @@ struct heap {
     _Atomic uint64_t remote_waits_since_ms;   /* 0 unless others have seen it wait: see sleepers.h */
     _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
     uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */
+    uint64_t wide;                            /* owner only: mask of classes that are wider, see width.h */
     struct homeward homeward;
     struct sampling sampling;
     struct class_state classes[HAK_CLASS_COUNT];
@@ -89,7 +106,7 @@ struct hak_tls {
     uint32_t low;      /* hak_word_low_of_heap() of it; without a heap such that no word is of a class */
     uint8_t state;     /* enum hak_thread_state */
     uint8_t exit_rounds;
-    int64_t until_sample; /* allocations before one is sampled; below 0: now */
+    int64_t until_slow; /* allocations before one is slow: upkeep.h, sampled.h; below 0: now */
 };
 extern HAK_TLS struct hak_tls hak_tls;
 

@@ -9,6 +9,7 @@
 #include "heap/checked.h"
 #include "heap/front.h"
 #include "heap/pace.h"
+#include "heap/upkeep.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -22,6 +23,7 @@
 #define CHANCE_SHIFT      32
 
 void hak_sampled_start(void) {
+    hak_tls.until_slow = HAK_NEVER_SLOW; /* what the thread has counted was for upkeep */
     hak_checked_prepare(HAK_FRONT_SAMPLED);
 }
 
@@ -36,7 +38,7 @@ static int64_t next_interval(struct heap *heap) {
 
 /* The thread's first allocation since there is sampling, counted as such. */
 static void begin(struct heap *heap) {
-    hak_tls.until_sample = next_interval(heap) - 2;
+    hak_tls.until_slow = next_interval(heap) - 2;
 }
 
 /*
@@ -64,13 +66,14 @@ static unsigned align_shift_of(size_t bytes) {
 }
 
 void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
-    if (hak_tls.until_sample > 2 * (int64_t)hak_options.guard_sample) {
+    if (hak_tls.until_slow > 2 * (int64_t)hak_options.guard_sample) {
         begin(heap);
     }
-    if (hak_tls.until_sample >= 0 || bytes > SAMPLED_BYTES_MAX) {
+    if (hak_tls.until_slow >= 0 || bytes > SAMPLED_BYTES_MAX) {
         return NULL; /* such a large one leaves its turn to the next */
     }
-    hak_tls.until_sample = next_interval(heap) - 1;
+    hak_tls.until_slow = next_interval(heap) - 1;
+    hak_upkeep(heap);
     if (hak_slots_live() + hak_guarded_live() >= SAMPLED_LIVE_MAX) {
         return NULL;
     }

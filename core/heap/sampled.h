@@ -2,7 +2,7 @@
  * sampled.h - guard sampling (HAKMEM_GUARD_SAMPLE=N): one of N allocations lies between guard pages, in
  * production.
  *
- * Each thread counts its allocations down in hak_tls.until_sample, on the hit path too; the one that brings
+ * Each thread counts its allocations down in hak_tls.until_slow, on the hit path too; the one that brings
  * it below 0 takes the slow path. A sampled block has a record as in checked mode (checked.h) and is handled
  * by the same functions once it exists. All functions: any thread, no lock held.
  */
@@ -18,7 +18,7 @@ void hak_sampled_start(void);
 
 /* While it samples: whether the allocation just counted is certainly not one to be sampled. */
 HAK_INLINE bool hak_sampled_passes(void) {
-    return (uint64_t)hak_tls.until_sample <= 2 * (uint64_t)hak_options.guard_sample;
+    return (uint64_t)hak_tls.until_slow <= 2 * (uint64_t)hak_options.guard_sample;
 }
 
 /*

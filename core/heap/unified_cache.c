@@ -5,44 +5,26 @@
 #include "base/assert.h"
 #include "conf/options.h"
 #include "heap/supply.h"
+#include "heap/width.h"
 #include "meta/arena.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
 #include <string.h>
 
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
-#define MARKS           2u
-#define CAPACITY_FIRST  30u
-#define CAPACITY_MAX    2046u
-#define CAPACITY_MIN    4u   /* for the largest blocks, whatever the byte bound says */
-#define HEAT_TO_ARRAY   32u  /* operations on a cold class before it may cache */
-#define ROW_TO_GROW     16u  /* refills in a row, without a spill, that make a cache grow too */
-#define PROOFS_TO_WIDEN 32u  /* spills after refills at the bound in bytes that double it, */
-#define WIDEN_BELOW     128u /* where it means fewer blocks than this: chance alone moves as many to and fro */
-#define EXPORT_BYTES    32768u /* of blocks in a refill of a class that exports (supply.h), */
-#define SHARED_BYTES    16384u /* and where it shares */
+#define MARKS          2u
+#define CAPACITY_FIRST 30u
+#define PREWARM_MAX    2046u  /* whatever is asked for */
+#define HEAT_TO_ARRAY  32u    /* operations on a cold class before it may cache */
+#define ROW_TO_GROW    16u    /* refills in a row, without a spill, that make a cache grow too */
+#define WIDEN_BELOW    128u   /* at fewer blocks than this chance alone moves as many to and fro */
+#define EXPORT_BYTES   32768u /* of blocks in a refill of a class that exports (supply.h), */
+#define SHARED_BYTES   16384u /* and where it shares */
 #define SPILL_IN_DEBT                                                                                        \
     2u /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
-/* Bytes of blocks that one class may cache in one thread, by profile. */
-static const size_t bound_bytes[] = {
-    [HAK_PROFILE_DEFAULT] = (size_t)128 * 1024,
-    [HAK_PROFILE_CONSERVATIVE] = (size_t)8 * 1024,
-    [HAK_PROFILE_THROUGHPUT] = (size_t)256 * 1024,
-};
-
 static size_t array_bytes(unsigned capacity) {
     return (capacity + MARKS) * sizeof(struct block_ref);
-}
-
-static unsigned capacity_bound(const struct heap *heap, unsigned class_idx) {
-    unsigned doublings = heap->classes[class_idx].proofs == PROOFS_TO_WIDEN;
-    size_t bytes = bound_bytes[hak_options.tiny_profile] << doublings;
-    size_t blocks = bytes / hak_class_block_bytes[class_idx];
-    if (blocks < CAPACITY_MIN) {
-        return CAPACITY_MIN;
-    }
-    return blocks < CAPACITY_MAX ? (unsigned)blocks : CAPACITY_MAX;
 }
 
 static unsigned first_refill(unsigned capacity) {
@@ -78,9 +60,9 @@ static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
 
 bool hak_cache_make_hot(struct heap *heap, unsigned class_idx, unsigned blocks) {
     struct class_state *state = &heap->classes[class_idx];
-    unsigned bound = capacity_bound(heap, class_idx);
+    unsigned bound = hak_width_capacity(heap, class_idx);
     unsigned capacity = CAPACITY_FIRST;
-    while (capacity < blocks && capacity < CAPACITY_MAX) {
+    while (capacity < blocks && capacity < PREWARM_MAX) {
         capacity = capacity * 2 + MARKS;
     }
     state->is_used = true;
@@ -100,7 +82,7 @@ bool hak_cache_warms_up(struct heap *heap, unsigned class_idx) {
 /* Doubles the capacity within the bound. False at the bound or when out of memory. */
 static bool grow(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
-    unsigned bound = capacity_bound(heap, class_idx);
+    unsigned bound = hak_width_capacity(heap, class_idx);
     unsigned capacity = state->capacity_blocks * 2u + MARKS;
     capacity = capacity < bound ? capacity : bound;
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
@@ -109,16 +91,16 @@ static bool grow(struct heap *heap, unsigned class_idx) {
 /* Doubles the bound once a class has gone back and forth over it often enough. */
 static bool widen_bound(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
-    if (state->proofs == PROOFS_TO_WIDEN || state->capacity_blocks >= WIDEN_BELOW) {
+    if (state->proofs == HAK_PROOFS_TO_WIDEN || state->capacity_blocks >= WIDEN_BELOW) {
         return false;
     }
-    return ++state->proofs == PROOFS_TO_WIDEN;
+    return ++state->proofs == HAK_PROOFS_TO_WIDEN;
 }
 
 /* The capacity one step down: half down to the first one, and within the bound. */
 static unsigned lower_capacity(const struct heap *heap, unsigned class_idx) {
     unsigned capacity = heap->classes[class_idx].capacity_blocks;
-    unsigned bound = capacity_bound(heap, class_idx);
+    unsigned bound = hak_width_capacity(heap, class_idx);
     unsigned lower = capacity / 2 >= CAPACITY_FIRST ? (capacity - MARKS) / 2 : capacity;
     return lower < bound ? lower : bound;
 }
@@ -196,21 +178,25 @@ static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count)
 void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
+    bool is_wider = is_ping_pong && hak_width_note_swing(heap, class_idx);
     state->refills_in_row = 0;
     hak_supply_set_exports(heap, class_idx, false);
-    if (is_ping_pong && (grow(heap, class_idx) || (widen_bound(heap, class_idx) && grow(heap, class_idx)))) {
+    if (is_ping_pong &&
+        (grow(heap, class_idx) || (!is_wider && widen_bound(heap, class_idx) && grow(heap, class_idx)))) {
         return;
     }
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
     unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
     if (!hak_purge_is_owed()) {
+        hak_width_note_spill(&state->width, half);
         return_oldest(heap, class_idx, half);
         return;
     }
     /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
      */
     state->proofs = 0;
+    hak_width_narrow(heap, class_idx);
     unsigned capacity = lower_capacity(heap, class_idx);
     if (capacity < state->capacity_blocks) {
         return_oldest(heap, class_idx, state->capacity_blocks - capacity + 1); /* which leaves room for one */
@@ -231,6 +217,16 @@ void hak_cache_forget(struct heap *heap, unsigned class_idx) {
     state->capacity_blocks = 0;
     state->heat = 0;
     state->proofs = 0;
+    hak_width_reset(heap, class_idx);
+}
+
+void hak_cache_fit(struct heap *heap, unsigned class_idx) {
+    unsigned capacity = hak_width_capacity(heap, class_idx);
+    unsigned count = hak_cache_count(heap, class_idx);
+    if (heap->classes[class_idx].capacity_blocks > capacity) {
+        return_oldest(heap, class_idx, count > capacity ? count - capacity : 0);
+        (void)resize(heap, class_idx, capacity);
+    }
 }
 
 void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {

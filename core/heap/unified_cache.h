@@ -31,6 +31,9 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx);
 /* Returns every block of the cache; gives the array up unless keep_array. */
 void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array);
 
+/* Brings the capacity down to what the class may cache now (width.h). */
+void hak_cache_fit(struct heap *heap, unsigned class_idx);
+
 /* Drops the array with what is in it: for the child of a fork, which has seen to the blocks. */
 void hak_cache_forget(struct heap *heap, unsigned class_idx);
 

@@ -169,14 +169,14 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     return outcome != FAILED && (outcome != PURGED || step.mapping == NULL);
 }
 
-void hak_release_age(void) {
+void hak_release_age(size_t own_bytes) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_large_lock);
     hak_retain_touch(now_ms);
     bool is_over = hak_retain_is_over();
     hak_lock_release(&hak_large_lock);
     if (is_over) {
-        hak_release_excess(SIZE_MAX, now_ms);
+        hak_release_excess(own_bytes, now_ms);
     }
 }
 

@@ -15,7 +15,8 @@ static void *serve(void *unused) {
     for (;;) {
         hak_os_sleep_ms(PERIOD_MS);
         hak_purge_age();
-        hak_release_age();
+        hak_purge_settle();
+        hak_release_age(SIZE_MAX);
     }
     return unused;
 }

@@ -228,7 +228,6 @@ void hak_purge_age(void) {
     (void)hak_superslab_floor_bytes(hak_os_now_ms()); /* which lets it fall */
     hak_superslab_note_owed();
     hak_lock_release(&hak_superslab_lock);
-    hak_purge_settle();
 }
 
 void hak_purge_set_floor(size_t bytes) {

@@ -34,8 +34,7 @@ HAK_COLD void hak_purge_ragged(void);
 /* Steps until nothing is owed; for a thread that gives back all it has. Slow: no lock held. */
 HAK_COLD void hak_purge_settle(void);
 
-/* Lets the floor fall with time and settles what is beyond it then: for the helper thread. Slow: no lock
- * held. */
+/* Lets the floor fall with time; what is beyond it then is owed. Slow: no lock held. */
 HAK_COLD void hak_purge_age(void);
 
 /* Gives back at once, without those limits, down to `keep_bytes` of dirty memory. Returns the bytes given

@@ -25,6 +25,10 @@ void hak_retention_note_raised(enum hak_retainer who, size_t bytes) {
                              bytes); /* relaxed: one number, the other side bounds itself by it */
 }
 
+bool hak_retention_is_raised(enum hak_retainer who) {
+    return hak_atomic_load_relaxed(&raised_bytes_of[who]) != 0; /* relaxed: a hint */
+}
+
 size_t hak_retention_raise_max(enum hak_retainer who) {
     enum hak_retainer other = who == HAK_RETAINER_SLABS ? HAK_RETAINER_LARGE : HAK_RETAINER_SLABS;
     size_t bound_bytes = (size_t)hak_options.retain_mb << 20;

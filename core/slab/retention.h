@@ -67,6 +67,9 @@ enum hak_retainer { HAK_RETAINER_SLABS, HAK_RETAINER_LARGE, HAK_RETAINERS };
  */
 void hak_retention_note_raised(enum hak_retainer who, size_t bytes);
 
+/* Whether that floor is raised. Any thread. */
+bool hak_retention_is_raised(enum hak_retainer who);
+
 /* By how much that floor may be raised at most, now. Any thread. */
 size_t hak_retention_raise_max(enum hak_retainer who);
 

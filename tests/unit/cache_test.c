@@ -80,10 +80,10 @@ static void a_class_is_cold_until_its_heat_is_reached(void **state) {
     assert_ptr_equal((hak_tls.top[c] - 1)->block, blocks[0]);
 }
 
-/* Allocates and frees twice the capacity: one ping-pong. */
+/* Allocates and frees half as much again as the capacity: one ping-pong, and no deep swing. */
 static unsigned capacity_after_ping_pong(struct heap *heap, unsigned class_idx) {
     const struct class_state *class_state = &heap->classes[class_idx];
-    unsigned count = take_until_empty(heap, class_idx, class_state->capacity_blocks * 2u);
+    unsigned count = take_until_empty(heap, class_idx, class_state->capacity_blocks * 3u / 2);
     free_blocks(0, count);
     return class_state->capacity_blocks;
 }

@@ -1,0 +1,20 @@
+/*
+ * upkeep.h - what a thread has to see to once in a while, even if its caches serve every operation.
+ *
+ * Memory is given back by slow paths, and a program that finds all it needs in its caches takes none. So each
+ * thread counts its allocations down in hak_tls.until_slow, on the hit path too; the one that brings it below
+ * 0 takes the slow path. Guard sampling (heap/sampled.h) counts in the same number, for itself.
+ */
+#ifndef HAK_HEAP_UPKEEP_H
+#define HAK_HEAP_UPKEEP_H
+
+#include "heap/heap.h"
+
+/*
+ * Narrows wide caches that have stopped swinging, lets raised floors fall with time, and gives back what is
+ * above them then: no more than any operation may. Sets until_slow unless that is sampling's. The owning
+ * thread. Slow: no lock held.
+ */
+HAK_COLD void hak_upkeep(struct heap *heap);
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * width.c - see width.h.
+ */
+#include "heap/width.h"
+#include "base/bits.h"
+#include "conf/options.h"
+#include "meta/classes.h"
+
+#define CAPACITY_MIN     4u    /* for the largest blocks, whatever the bound in bytes says */
+#define CAPACITY_MAX     2046u /* two less than a power of two, see unified_cache.c */
+#define DOUBLINGS_MAX    3u
+#define SWINGS_TO_WIDEN  6u
+#define REFILLS_OF_SWING 3u
+#define LOOKS_TO_NARROW  8u
+#define WIDE_FLOORS      4u /* what all classes of a thread may be wider by, in constant parts of the floor */
+
+/* Bytes of blocks that one class may cache in one thread without proof, by profile. */
+static const size_t plain_bytes[] = {
+    [HAK_PROFILE_DEFAULT] = (size_t)128 * 1024,
+    [HAK_PROFILE_CONSERVATIVE] = (size_t)8 * 1024,
+    [HAK_PROFILE_THROUGHPUT] = (size_t)256 * 1024,
+};
+
+static unsigned capacity_of(unsigned class_idx, unsigned doublings) {
+    size_t blocks = (plain_bytes[hak_options.tiny_profile] << doublings) / hak_class_block_bytes[class_idx];
+    unsigned most = doublings != 0 ? 2 * CAPACITY_MAX + 2 : CAPACITY_MAX;
+    return blocks < CAPACITY_MIN ? CAPACITY_MIN : blocks < most ? (unsigned)blocks : most;
+}
+
+unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    bool is_proved = state->proofs == HAK_PROOFS_TO_WIDEN;
+    return capacity_of(class_idx, state->width.doublings != 0 ? state->width.doublings : is_proved);
+}
+
+static size_t wider_bytes(unsigned class_idx, unsigned doublings) {
+    unsigned blocks = capacity_of(class_idx, doublings) - capacity_of(class_idx, 0);
+    return (size_t)blocks * hak_class_block_bytes[class_idx];
+}
+
+/* By how much the classes of the thread but for one are wider. */
+static size_t others_wider_bytes(const struct heap *heap, unsigned class_idx) {
+    size_t bytes = 0;
+    for (uint64_t left = heap->wide & ~(UINT64_C(1) << class_idx); left != 0; left &= left - 1) {
+        unsigned other = hak_ctz64(left);
+        bytes += wider_bytes(other, heap->classes[other].width.doublings);
+    }
+    return bytes;
+}
+
+static void set_doublings(struct heap *heap, unsigned class_idx, unsigned doublings) {
+    struct class_width *width = &heap->classes[class_idx].width;
+    width->doublings = (uint8_t)doublings;
+    width->looks = 0;
+    heap->wide &= ~(UINT64_C(1) << class_idx);
+    heap->wide |= (uint64_t)(doublings != 0) << class_idx;
+}
+
+/* As many doublings as the swings went through, and as there is room for. */
+static bool widen(struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    size_t max_bytes = ((size_t)hak_options.base_floor_kib << 10) * WIDE_FLOORS;
+    size_t others_bytes = others_wider_bytes(heap, class_idx);
+    unsigned wanted = state->capacity_blocks + state->width.swing_blocks;
+    unsigned before = hak_width_capacity(heap, class_idx);
+    unsigned doublings = state->width.doublings;
+    while (doublings < DOUBLINGS_MAX && capacity_of(class_idx, doublings) < wanted &&
+           others_bytes + wider_bytes(class_idx, doublings + 1) <= max_bytes) {
+        doublings++;
+    }
+    if (capacity_of(class_idx, doublings) <= before) {
+        return false;
+    }
+    set_doublings(heap, class_idx, doublings);
+    return true;
+}
+
+bool hak_width_note_swing(struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    struct class_width *width = &heap->classes[class_idx].width;
+    unsigned spilled = width->spilled_blocks;
+    width->spilled_blocks = 0;
+    if (spilled < state->capacity_blocks || state->refills_in_row < REFILLS_OF_SWING) {
+        width->swings = 0;
+        return false;
+    }
+    if (width->swings == 0 || spilled < width->swing_blocks) {
+        width->swing_blocks = (uint16_t)spilled;
+    }
+    if (++width->swings < SWINGS_TO_WIDEN) {
+        return false;
+    }
+    width->swings = 0;
+    return widen(heap, class_idx);
+}
+
+void hak_width_note_spill(struct class_width *width, unsigned blocks) {
+    unsigned sum = width->spilled_blocks + blocks;
+    width->spilled_blocks = sum < UINT16_MAX ? (uint16_t)sum : UINT16_MAX;
+}
+
+void hak_width_narrow(struct heap *heap, unsigned class_idx) {
+    struct class_width *width = &heap->classes[class_idx].width;
+    width->swings = 0;
+    if (width->doublings != 0) {
+        set_doublings(heap, class_idx, width->doublings - 1u);
+    }
+}
+
+void hak_width_reset(struct heap *heap, unsigned class_idx) {
+    heap->classes[class_idx].width = (struct class_width){0};
+    set_doublings(heap, class_idx, 0);
+}
+
+bool hak_width_is_idle(struct heap *heap, unsigned class_idx, unsigned count) {
+    struct class_width *width = &heap->classes[class_idx].width;
+    if (width->looks == 0 || count < width->least_blocks) {
+        width->least_blocks = (uint16_t)count;
+    }
+    if (width->looks == 0 || count > width->most_blocks) {
+        width->most_blocks = (uint16_t)count;
+    }
+    if (++width->looks < LOOKS_TO_NARROW) {
+        return false;
+    }
+    width->looks = 0;
+    return (unsigned)(width->most_blocks - width->least_blocks) <= capacity_of(class_idx, 0);
+}

@@ -1,0 +1,41 @@
+/*
+ * width.h - how much of a class a thread may cache: a plain bound in bytes and in blocks, and up to eight
+ * times as many bytes for a class that swings.
+ *
+ * A program that builds something up and tears it down again allocates many blocks of a class in a row and
+ * then frees as many: the cache spills again and again, and refills again and again, and every block goes
+ * through its slab each time. Six such swings in a row, each of at least twice the capacity, widen the bound
+ * to what they went through. Blocks that come and go by chance do not get there: one spill in two is followed
+ * by another, one refill in three by two others.
+ *
+ * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
+ * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h); all classes
+ * of a thread together have a bound of their own. All functions: the owning thread.
+ */
+#ifndef HAK_HEAP_WIDTH_H
+#define HAK_HEAP_WIDTH_H
+
+#include "heap/heap.h"
+
+/* How many blocks of the class the thread may cache now. */
+unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
+
+/*
+ * A row of refills has ended, at a full cache of `capacity_blocks`. True if the capacity may be larger from
+ * now on.
+ */
+bool hak_width_note_swing(struct heap *heap, unsigned class_idx);
+
+/* The cache has spilled `blocks` blocks. */
+void hak_width_note_spill(struct class_width *width, unsigned blocks);
+
+/* Halves what is beyond the plain bound, if anything is. */
+void hak_width_narrow(struct heap *heap, unsigned class_idx);
+
+/* The plain bound again, as for a heap's next thread. */
+void hak_width_reset(struct heap *heap, unsigned class_idx);
+
+/* Looks at a wide class with `count` blocks in its cache. True once it has not swung for some looks. */
+bool hak_width_is_idle(struct heap *heap, unsigned class_idx, unsigned count);
+
+#endif

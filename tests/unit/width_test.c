@@ -1,0 +1,302 @@
+/*
+ * width_test.c - a class that swings, many blocks allocated in a row and then as many freed, comes to be
+ * served by its cache alone; what moves by chance or a little does not; what is wide has bounds, and ends
+ * with the swings, with memory that is to go back, with the thread and with the process that a fork left.
+ *
+ * Each test has classes of its own, so that it meets them cold.
+ *
+ * suite: limit 60 s
+ */
+#include "conf/options.h"
+#include "hakmem.h"
+#include "heap/heap.h"
+#include "heap/unified_cache.h"
+#include "meta/classes.h"
+#include "slab/purge.h"
+#include "support/blocks.h"
+#include "support/child.h"
+#include "support/rng.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#include <pthread.h>
+
+#define CLASS_OF_64   3u /* a cache has 2046 blocks at most */
+#define CLASS_OF_384  13u
+#define CLASS_OF_448  14u
+#define CLASS_OF_512  15u
+#define CLASS_OF_640  16u
+#define CLASS_OF_768  17u
+#define CLASS_OF_896  18u
+#define CLASS_OF_1024 19u /* a cache has 128 KiB of them at most */
+#define CLASS_OF_1280 20u
+#define CLASS_OF_1536 21u /* from here on for the test of what all may have */
+#define WIDE_CLASSES  10u
+
+#define PLAIN_BYTES (128 * KIB)
+#define ALL_WIDER   (4 * MIB) /* than plain, all classes of a thread */
+#define SWINGS      20u       /* more than it takes */
+#define PROOFS      6u
+#define LOOKS       8u
+#define BLOCKS_MAX  8192u
+
+static void *blocks[BLOCKS_MAX];
+
+/* After so many doublings of the bound. */
+static unsigned wide_capacity(unsigned class_idx, unsigned doublings) {
+    return (unsigned)((PLAIN_BYTES << doublings) / hak_class_block_bytes[class_idx]);
+}
+
+static unsigned plain_capacity(unsigned class_idx) {
+    return wide_capacity(class_idx, 0);
+}
+
+static unsigned capacity(unsigned class_idx) {
+    return hak_heap_attach()->classes[class_idx].capacity_blocks;
+}
+
+static void swing(unsigned class_idx, unsigned count) {
+    CHECK(count <= BLOCKS_MAX);
+    blocks_take(blocks, count, hak_class_block_bytes[class_idx]);
+    blocks_free(blocks, count);
+}
+
+static void swing_often(unsigned class_idx, unsigned count) {
+    for (unsigned i = 0; i < SWINGS; i++) {
+        swing(class_idx, count);
+    }
+}
+
+/* Refills and spills of the class, so far. */
+static uint64_t slow_operations(unsigned class_idx) {
+    struct front_counts counts;
+    hak_heap_sum_counters(class_idx, &counts);
+    return counts.cache_misses + counts.cache_spills;
+}
+
+static void a_class_that_swings_is_served_by_its_cache(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_512, count = 1300;
+    swing_often(c, count);
+    assert_int_equal(capacity(c), wide_capacity(c, 3));
+    swing(c, count);
+    uint64_t before = slow_operations(c);
+    for (unsigned i = 0; i < SWINGS; i++) {
+        swing(c, count);
+    }
+    assert_int_equal(slow_operations(c), before);
+}
+
+/* Small ones have a bound in blocks. */
+static void more_small_blocks_are_cached(void **state) {
+    (void)state;
+    swing_often(CLASS_OF_64, 8000);
+    assert_int_equal(capacity(CLASS_OF_64), 2 * 2046 + 2);
+}
+
+static void the_bound_widens_as_far_as_swings_go(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_1024;
+    for (unsigned i = 0; i < SWINGS; i++) {
+        swing(c, 128 * 5 / 2); /* more than one doubling holds */
+    }
+    assert_int_equal(capacity(c), 512);
+    swing_often(c, 128 * 16);
+    assert_int_equal(capacity(c), 1024); /* at most three */
+}
+
+/* The smallest of the swings in a row counts, and one that is not deep begins the row anew. */
+static void each_of_the_swings_has_to_be_deep(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_448;
+    const unsigned plain = plain_capacity(c);
+    swing_often(c, plain + plain / 4); /* grown to its bound */
+    assert_int_equal(capacity(c), plain);
+    for (unsigned i = 0; i < SWINGS; i++) {
+        for (unsigned deep = 1; deep < PROOFS; deep++) {
+            swing(c, plain * 4);
+        }
+        swing(c, plain + plain / 4);
+    }
+    assert_int_equal(capacity(c), plain);
+    for (unsigned deep = 0; deep <= PROOFS; deep++) {
+        swing(c, deep == 2 ? plain * 5 / 2 : plain * 8);
+    }
+    swing(c, plain * 8);
+    assert_int_equal(capacity(c), wide_capacity(c, 2));
+}
+
+static void what_swings_a_little_stays_plain(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_768;
+    const unsigned plain = plain_capacity(c);
+    for (unsigned i = 0; i < 10; i++) {
+        swing_often(c, plain + plain * 2 / 5);
+    }
+    assert_int_equal(capacity(c), plain);
+}
+
+static void what_moves_by_chance_stays_plain(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_896;
+    struct rng rng = rng_seeded(5);
+    memset(blocks, 0, sizeof blocks);
+    uint64_t before = slow_operations(c);
+    for (unsigned i = 0; i < 1000000; i++) {
+        void **slot = &blocks[rng_below(&rng, 4096)];
+        if (*slot != NULL) {
+            hak_free(*slot);
+            *slot = NULL;
+        } else {
+            *slot = hak_malloc(896);
+        }
+    }
+    assert_true(slow_operations(c) > before + 50); /* it does go over the bound */
+    assert_int_equal(capacity(c), plain_capacity(c));
+    blocks_free(blocks, BLOCKS_MAX);
+}
+
+/* Fills its cache with what swings. Then whoever frees while memory is to go back takes it down again. */
+static void memory_that_is_to_go_back_ends_it_step_by_step(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_640;
+    const unsigned plain = plain_capacity(c);
+    swing_often(c, plain * 8);
+    unsigned before = capacity(c);
+    assert_int_equal(before, wide_capacity(c, 3));
+    blocks_take(blocks, BLOCKS_MAX, 640);
+    unsigned freed = 0;
+    for (unsigned step = 1; step <= 3; step++) {
+        while (freed < BLOCKS_MAX && capacity(c) == before) {
+            hak_atomic_store_relaxed(&hak_purge_debt, true); /* relaxed: one thread */
+            hak_free(blocks[freed++]);
+        }
+        assert_int_equal(capacity(c), (before - 2) / 2); /* an array is of whole cache lines */
+        before = capacity(c);
+    }
+    assert_int_equal(hak_heap_attach()->wide & UINT64_C(1) << c, 0);
+    blocks_free(&blocks[freed], BLOCKS_MAX - freed);
+}
+
+/* Allocations of another class that its cache serves. */
+static void work_elsewhere(unsigned allocations) {
+    for (unsigned i = 0; i < allocations; i++) {
+        hak_free(hak_malloc(16));
+    }
+}
+
+static void a_class_that_has_stopped_swinging_is_narrowed(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_384;
+    const unsigned plain = plain_capacity(c);
+    struct heap *heap = hak_heap_attach();
+    swing_often(c, plain * 8);
+    assert_int_equal(capacity(c), wide_capacity(c, 3));
+    assert_true(hak_cache_count(heap, c) > plain * 4);
+    /* As long as it swings it stays. */
+    for (unsigned i = 0; i < 2 * LOOKS; i++) {
+        for (unsigned swings = 0; swings * plain * 8 < HAK_UPKEEP_ALLOCATIONS; swings++) {
+            swing(c, plain * 8);
+            assert_int_equal(capacity(c), wide_capacity(c, 3));
+            work_elsewhere(777); /* or else each look might come at the same point of the swing */
+        }
+    }
+    work_elsewhere(LOOKS * 4 * HAK_UPKEEP_ALLOCATIONS);
+    assert_int_equal(capacity(c), plain);
+    assert_in_range(hak_cache_count(heap, c), 1, plain);
+    assert_int_equal(heap->wide & UINT64_C(1) << c, 0);
+}
+
+/* By how much classes of this thread may cache more than without proof. */
+static size_t wider_bytes(unsigned first, unsigned count, unsigned *wide_classes) {
+    size_t bytes = 0;
+    *wide_classes = 0;
+    for (unsigned c = first; c < first + count; c++) {
+        unsigned plain = plain_capacity(c);
+        unsigned more = capacity(c) > plain ? capacity(c) - plain : 0;
+        bytes += (size_t)more * hak_class_block_bytes[c];
+        *wide_classes += more > plain; /* once doubled is what chance may prove for few blocks */
+    }
+    return bytes;
+}
+
+static void *swing_in_many_classes(void *unused) {
+    unsigned wide_classes;
+    for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
+        swing_often(c, plain_capacity(c) * 9);
+    }
+    CHECK(wider_bytes(CLASS_OF_1536, WIDE_CLASSES, &wide_classes) <= ALL_WIDER + WIDE_CLASSES * PLAIN_BYTES);
+    CHECK(wide_classes >= 4 && wide_classes < WIDE_CLASSES);
+    CHECK(hak_heap_attach()->wide != 0);
+    return unused;
+}
+
+static void *note_heap(void *heap) {
+    *(struct heap **)heap = hak_heap_attach();
+    return NULL;
+}
+
+static void all_classes_of_a_thread_have_a_bound_that_ends_with_it(void **state) {
+    (void)state;
+    pthread_t thread;
+    struct heap *heap = NULL;
+    assert_int_equal(hak_options.base_floor_kib, ALL_WIDER / 4 / KIB);
+    assert_int_equal(pthread_create(&thread, NULL, swing_in_many_classes, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, note_heap, &heap), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(heap->wide, 0);
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        assert_int_equal(heap->classes[c].width.doublings, 0);
+    }
+}
+
+static pthread_barrier_t barrier;
+static struct heap *others_heap;
+
+static void *swing_and_stay(void *unused) {
+    swing_often(CLASS_OF_1280, 1000);
+    CHECK(capacity(CLASS_OF_1280) >= 400);
+    others_heap = hak_heap_attach();
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return unused;
+}
+
+static int check_that_it_ended(void *unused) {
+    (void)unused;
+    hak_free(hak_malloc(32768)); /* a slow operation: after it others' heaps are free */
+    CHECK(others_heap->wide == 0 && others_heap->classes[CLASS_OF_1280].width.doublings == 0);
+    return 0;
+}
+
+static void it_ends_in_the_child_of_a_fork(void **state) {
+    (void)state;
+    pthread_t thread;
+    struct child child = {.function = check_that_it_ended};
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, swing_and_stay, NULL), 0);
+    pthread_barrier_wait(&barrier);
+    child_run(&child);
+    pthread_barrier_wait(&barrier);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_child_succeeded(&child);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_class_that_swings_is_served_by_its_cache),
+        TEST(more_small_blocks_are_cached),
+        TEST(the_bound_widens_as_far_as_swings_go),
+        TEST(each_of_the_swings_has_to_be_deep),
+        TEST(what_swings_a_little_stays_plain),
+        TEST(what_moves_by_chance_stays_plain),
+        TEST(memory_that_is_to_go_back_ends_it_step_by_step),
+        TEST(a_class_that_has_stopped_swinging_is_narrowed),
+        TEST(all_classes_of_a_thread_have_a_bound_that_ends_with_it),
+        TEST(it_ends_in_the_child_of_a_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
