@@ -24,12 +24,12 @@ static void narrow_idle(struct heap *heap) {
 
 /* Others may have raised them, and all may be asleep now but this thread. At most one step's calls. */
 static void lower_floors(void) {
-    if (hak_retention_is_raised(HAK_RETAINER_SLABS)) {
+    if (hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0) {
         hak_purge_age();
     }
     if (hak_purge_is_owed()) {
         hak_purge_step();
-    } else if (hak_retention_is_raised(HAK_RETAINER_LARGE)) {
+    } else if (hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0) {
         hak_release_age(0);
     } else {
         hak_large_pay_debt();

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "conf/options.h"
 #include "meta/classes.h"
+#include "slab/retention.h"
 
 #define CAPACITY_MIN     4u    /* for the largest blocks, whatever the bound in bytes says */
 #define CAPACITY_MAX     2046u /* two less than a power of two, see unified_cache.c */
@@ -50,22 +51,37 @@ static size_t others_wider_bytes(const struct heap *heap, unsigned class_idx) {
 
 static void set_doublings(struct heap *heap, unsigned class_idx, unsigned doublings) {
     struct class_width *width = &heap->classes[class_idx].width;
+    if (width->doublings != doublings) {
+        hak_retention_note_wider((ptrdiff_t)wider_bytes(class_idx, doublings) -
+                                 (ptrdiff_t)wider_bytes(class_idx, width->doublings));
+    }
     width->doublings = (uint8_t)doublings;
     width->looks = 0;
     heap->wide &= ~(UINT64_C(1) << class_idx);
     heap->wide |= (uint64_t)(doublings != 0) << class_idx;
 }
 
+/* By how much the class may be wider: what is left for this thread, and for the process. */
+static size_t wider_max(const struct heap *heap, unsigned class_idx) {
+    size_t own_bytes = wider_bytes(class_idx, heap->classes[class_idx].width.doublings);
+    size_t of_thread = ((size_t)hak_options.base_floor_kib << 10) * WIDE_FLOORS;
+    size_t of_all = hak_retention_raise_max(HAK_RETAINER_CACHES) + own_bytes;
+    size_t others_of_thread = others_wider_bytes(heap, class_idx);
+    size_t all = hak_retention_raised_bytes(HAK_RETAINER_CACHES);
+    of_thread -= others_of_thread < of_thread ? others_of_thread : of_thread;
+    of_all -= all < of_all ? all : of_all;
+    return of_thread < of_all ? of_thread : of_all;
+}
+
 /* As many doublings as the swings went through, and as there is room for. */
 static bool widen(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
-    size_t max_bytes = ((size_t)hak_options.base_floor_kib << 10) * WIDE_FLOORS;
-    size_t others_bytes = others_wider_bytes(heap, class_idx);
+    size_t max_bytes = wider_max(heap, class_idx);
     unsigned wanted = state->capacity_blocks + state->width.swing_blocks;
     unsigned before = hak_width_capacity(heap, class_idx);
     unsigned doublings = state->width.doublings;
     while (doublings < DOUBLINGS_MAX && capacity_of(class_idx, doublings) < wanted &&
-           others_bytes + wider_bytes(class_idx, doublings + 1) <= max_bytes) {
+           wider_bytes(class_idx, doublings + 1) <= max_bytes) {
         doublings++;
     }
     if (capacity_of(class_idx, doublings) <= before) {
@@ -108,8 +124,8 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx) {
 }
 
 void hak_width_reset(struct heap *heap, unsigned class_idx) {
-    heap->classes[class_idx].width = (struct class_width){0};
     set_doublings(heap, class_idx, 0);
+    heap->classes[class_idx].width = (struct class_width){0};
 }
 
 bool hak_width_is_idle(struct heap *heap, unsigned class_idx, unsigned count) {

@@ -25,15 +25,21 @@ void hak_retention_note_raised(enum hak_retainer who, size_t bytes) {
                              bytes); /* relaxed: one number, the other side bounds itself by it */
 }
 
-bool hak_retention_is_raised(enum hak_retainer who) {
-    return hak_atomic_load_relaxed(&raised_bytes_of[who]) != 0; /* relaxed: a hint */
+void hak_retention_note_wider(ptrdiff_t bytes) {
+    (void)hak_atomic_add_relaxed(&raised_bytes_of[HAK_RETAINER_CACHES],
+                                 (size_t)bytes); /* relaxed: as above */
+}
+
+size_t hak_retention_raised_bytes(enum hak_retainer who) {
+    return hak_atomic_load_relaxed(&raised_bytes_of[who]); /* relaxed: as above */
 }
 
 size_t hak_retention_raise_max(enum hak_retainer who) {
-    enum hak_retainer other = who == HAK_RETAINER_SLABS ? HAK_RETAINER_LARGE : HAK_RETAINER_SLABS;
-    size_t bound_bytes = (size_t)hak_options.retain_mb << 20;
-    size_t other_bytes = hak_atomic_load_relaxed(&raised_bytes_of[other]); /* relaxed: as above */
-    return bound_bytes - smaller(bound_bytes, other_bytes);
+    size_t left_bytes = (size_t)hak_options.retain_mb << 20;
+    for (unsigned other = 0; other < HAK_RETAINERS; other++) {
+        left_bytes -= other != who ? smaller(left_bytes, hak_retention_raised_bytes(other)) : 0;
+    }
+    return left_bytes;
 }
 
 static void set_raised(struct retention *r, size_t bytes) {

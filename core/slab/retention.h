@@ -58,19 +58,23 @@ HAK_INLINE size_t hak_retention_base_bytes(void) {
     return (size_t)hak_options.base_floor_kib * 1024;
 }
 
-/* The two that keep free memory: their floors rise by HAKMEM_RETAIN_MB in all. */
-enum hak_retainer { HAK_RETAINER_SLABS, HAK_RETAINER_LARGE, HAK_RETAINERS };
+/* Those that keep free memory for proved cycles, HAKMEM_RETAIN_MB in all: two floors, and caches
+ * (heap/width.h). */
+enum hak_retainer { HAK_RETAINER_SLABS, HAK_RETAINER_LARGE, HAK_RETAINER_CACHES, HAK_RETAINERS };
 
 /*
- * To be told by how much a floor is raised, whenever that changes. Each under its own lock: when both rise at
+ * To be told by how much a floor is raised, whenever that changes. Each under its own lock: when two rise at
  * the same moment they may be above the bound together until the one that is not used falls.
  */
 void hak_retention_note_raised(enum hak_retainer who, size_t bytes);
 
-/* Whether that floor is raised. Any thread. */
-bool hak_retention_is_raised(enum hak_retainer who);
+/* The caches of a thread are wider by so many bytes than before, or by so many less. Any thread. */
+void hak_retention_note_wider(ptrdiff_t bytes);
 
-/* By how much that floor may be raised at most, now. Any thread. */
+/* By how much it is. Any thread. */
+size_t hak_retention_raised_bytes(enum hak_retainer who);
+
+/* By how much that floor, or all caches, may be raised at most, now. Any thread. */
 size_t hak_retention_raise_max(enum hak_retainer who);
 
 /* How many bytes of dirty free memory may stay when `live_bytes` are in use. */

@@ -108,7 +108,8 @@ static void let_another_raise_floors(void) {
     CHECK(pthread_create(&thread, NULL, raise_floors, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     (void)work_in_cache(WARM_UP); /* the class is hot */
-    CHECK(hak_retention_is_raised(HAK_RETAINER_SLABS) && hak_retention_is_raised(HAK_RETAINER_LARGE));
+    CHECK(hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0);
+    CHECK(hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0);
     CHECK(dirty_slab_bytes() > 10 * MIB);
     CHECK(hak_retain.dirty_bytes > 10 * MIB);
 }

@@ -13,6 +13,7 @@
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
+#include "slab/retention.h"
 #include "support/blocks.h"
 #include "support/child.h"
 #include "support/rng.h"
@@ -231,6 +232,48 @@ static void *swing_in_many_classes(void *unused) {
     return unused;
 }
 
+#define THREADS 24u /* which could have 4 MiB each */
+
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t all_wide;
+
+static void *be_wide_with_others(void *unused) {
+    pthread_mutex_lock(&turn); /* two that look at what is left at the same moment may both take it */
+    for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
+        swing_often(c, plain_capacity(c) * 9);
+    }
+    pthread_mutex_unlock(&turn);
+    pthread_barrier_wait(&all_wide);
+    pthread_barrier_wait(&all_wide);
+    return unused;
+}
+
+/* What caches keep on proof is within HAKMEM_RETAIN_MB, together with what floors are raised by. */
+static void all_threads_together_have_a_bound(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    size_t raised_bytes = 0;
+    assert_int_equal(hak_retention_raised_bytes(HAK_RETAINER_CACHES), 0); /* those that were are gone */
+    assert_int_equal(pthread_barrier_init(&all_wide, NULL, THREADS + 1), 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, be_wide_with_others, NULL), 0);
+    }
+    pthread_barrier_wait(&all_wide);
+    size_t wider_bytes = hak_retention_raised_bytes(HAK_RETAINER_CACHES);
+    for (unsigned who = 0; who < HAK_RETAINERS; who++) {
+        raised_bytes += hak_retention_raised_bytes(who);
+    }
+    pthread_barrier_wait(&all_wide);
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    print_message("%zu KiB wider, %zu KiB with what floors are raised by\n", wider_bytes / KIB,
+                  raised_bytes / KIB);
+    assert_true(wider_bytes > 2 * ALL_WIDER);
+    assert_in_range(raised_bytes, wider_bytes, hak_options.retain_mb * MIB);
+    assert_int_equal(hak_retention_raised_bytes(HAK_RETAINER_CACHES), 0);
+}
+
 static void *note_heap(void *heap) {
     *(struct heap **)heap = hak_heap_attach();
     return NULL;
@@ -296,6 +339,7 @@ int main(void) {
         TEST(memory_that_is_to_go_back_ends_it_step_by_step),
         TEST(a_class_that_has_stopped_swinging_is_narrowed),
         TEST(all_classes_of_a_thread_have_a_bound_that_ends_with_it),
+        TEST(all_threads_together_have_a_bound),
         TEST(it_ends_in_the_child_of_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
