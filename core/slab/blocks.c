@@ -192,10 +192,38 @@ static bool may_have_freed(const struct slab *slab) {
     return counted > (int)(slab->capacity_blocks - slab->carved_blocks);
 }
 
-static unsigned take(struct slab *slab, struct block_ref *refs, unsigned want) {
-    if (HAK_UNLIKELY(hak_options.randomize)) {
-        return hak_shuffle_take(slab, refs, want);
+/*
+ * One block, as a class that is cold asks for them, where it is found at once: the next never used one, or a
+ * freed one in the cursor's group. False if it is not.
+ */
+HAK_INLINE bool take_one(struct slab *slab, struct block_ref *ref) {
+    unsigned idx = slab->carved_blocks;
+    uint8_t header_value = slab->is_zero ? HAK_HEADER_CACHED_ZERO : HAK_HEADER_CACHED;
+    if (may_have_freed(slab)) {
+        unsigned cursor = slab->sweep_cursor;
+        unsigned group = cursor & ~(HAK_MAP_GROUP_BLOCKS - 1);
+        uint32_t free_mask =
+            hak_headers_equal(&slab->map[group], HAK_HEADER_FREE) & ~hak_mask32(cursor - group);
+        if (free_mask == 0 || slab->purged_mask != 0) {
+            return false;
+        }
+        idx = group + hak_ctz32(free_mask);
+        header_value = HAK_HEADER_CACHED;
+        slab->sweep_cursor = (uint16_t)(idx + 1 < slab->carved_blocks ? idx + 1 : 0);
+    } else if (idx < slab->capacity_blocks) {
+        slab->carved_blocks = (uint16_t)(idx + 1);
+    } else {
+        return false;
     }
+    ref->block = (void *)(slab->base + idx * hak_class_block_bytes[slab->class_idx]);
+    ref->header = &slab->map[idx];
+    /* relaxed: only the lease holder turns FREE or NEVER into anything; the release of the lease publishes it
+     */
+    hak_atomic_store_relaxed(ref->header, header_value);
+    return true;
+}
+
+static unsigned take_any(struct slab *slab, struct block_ref *refs, unsigned want) {
     struct sweep sweep = {.slab = slab,
                           .block_bytes = hak_class_block_bytes[slab->class_idx],
                           .first = refs,
@@ -213,6 +241,14 @@ static unsigned take(struct slab *slab, struct block_ref *refs, unsigned want) {
     if (got != want && got != 0) {
         memmove(refs, sweep.next, got * sizeof *refs);
     }
+    return got;
+}
+
+static unsigned take(struct slab *slab, struct block_ref *refs, unsigned want) {
+    if (HAK_UNLIKELY(hak_options.randomize)) {
+        return hak_shuffle_take(slab, refs, want);
+    }
+    unsigned got = want == 1 && take_one(slab, refs) ? 1 : take_any(slab, refs, want);
     if (!HAKMEM_BUILD_RELEASE) {
         check_batch(slab, refs, got);
     }
