@@ -1,11 +1,13 @@
 /*
- * slab_lease_test.c - what a thread does while another one has a lease or is between a free and its count.
+ * slab_lease_test.c - what a thread does while another one has a lease or is between a free and its count;
+ * which blocks the holder of a lease gets that takes them one by one.
  *
  * suite: limit 120 s
  */
 #include "hakmem.h"
 #include "heap/supply.h"
 #include "slab/blocks.h"
+#include "slab/purge.h"
 #include "slab/superslab.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -40,6 +42,46 @@ static void a_lease_held_elsewhere_is_not_waited_for(void **state) {
     hak_supply_drain_remote(heap);
     assert_true(hak_slab_list_looks_empty(&heap->remote));
     (void)hak_blocks_return(&ref, 1, heap->id, hak_heap_handle_event, heap);
+}
+
+#define CLASS_OF_512 15u
+#define OF_A_SLAB    128u
+#define STILL_USED   100u
+
+static void take_one_by_one(struct slab *slab, struct block_ref *refs, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(hak_blocks_take(slab, &refs[i], 1), 1);
+        assert_true(i == 0 || refs[i].block > refs[i - 1].block);
+    }
+}
+
+/* A class that is cold takes its blocks one by one: each above the last, as long as there are any. */
+static void blocks_taken_one_by_one_rise(void **state) {
+    (void)state;
+    struct heap *heap = hak_heap_attach();
+    struct block_ref refs[OF_A_SLAB], again[OF_A_SLAB];
+    struct slab *slab = hak_superslab_take_units(1, 0);
+    hak_purge_set_floor(GIB);
+    assert_int_equal(hak_slab_assign(slab, CLASS_OF_512, heap->id), 0);
+    take_one_by_one(slab, refs, OF_A_SLAB);
+    assert_int_equal(hak_blocks_take(slab, again, 1), 0);
+    assert_int_equal(hak_slab_release(slab, OF_A_SLAB, HAK_PLACE_WARM, heap->id), HAK_EVENT_NONE);
+    (void)hak_blocks_return(refs, STILL_USED, heap->id, hak_heap_handle_event, heap);
+    assert_true(hak_slab_lease_warm(slab, CLASS_OF_512, heap->id));
+    take_one_by_one(slab, again, STILL_USED / 2);
+    assert_ptr_equal(again[0].block, refs[0].block);
+    /* What is freed behind comes when nothing is left ahead. */
+    assert_int_equal(hak_slab_release(slab, STILL_USED / 2, HAK_PLACE_WARM, heap->id), HAK_EVENT_NONE);
+    (void)hak_blocks_return(&again[STILL_USED / 2 - 1], 1, heap->id, hak_heap_handle_event, heap);
+    assert_true(hak_slab_lease_warm(slab, CLASS_OF_512, heap->id));
+    take_one_by_one(slab, &again[STILL_USED / 2], STILL_USED / 2);
+    assert_ptr_equal(again[STILL_USED / 2].block, refs[STILL_USED / 2].block);
+    assert_int_equal(hak_blocks_take(slab, &again[STILL_USED / 2 - 1], 1), 1);
+    assert_ptr_equal(again[STILL_USED / 2 - 1].block, refs[STILL_USED / 2 - 1].block);
+    assert_int_equal(hak_blocks_take(slab, again + STILL_USED, 1), 0);
+    assert_int_equal(hak_slab_release(slab, STILL_USED / 2 + 1, HAK_PLACE_WARM, heap->id), HAK_EVENT_NONE);
+    (void)hak_blocks_return(again, STILL_USED, heap->id, hak_heap_handle_event, heap);
+    (void)hak_blocks_return(&refs[STILL_USED], OF_A_SLAB - STILL_USED, heap->id, hak_heap_handle_event, heap);
 }
 
 static atomic_uint clock_ahead_ms;
@@ -79,6 +121,7 @@ static void verify_has_patience_with_a_preempted_thread(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_lease_held_elsewhere_is_not_waited_for, heap_is_sound),
+        cmocka_unit_test_teardown(blocks_taken_one_by_one_rise, heap_is_sound),
         cmocka_unit_test_teardown(verify_has_patience_with_a_preempted_thread, heap_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
