@@ -9,8 +9,9 @@
  * by another, one refill in three by two others.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
- * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h); all classes
- * of a thread together have a bound of their own. All functions: the owning thread.
+ * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
+ * classes of a thread together have a bound, and all threads HAKMEM_RETAIN_MB, floors counted in. All
+ * functions: the owning thread.
  */
 #ifndef HAK_HEAP_WIDTH_H
 #define HAK_HEAP_WIDTH_H
@@ -20,10 +21,7 @@
 /* How many blocks of the class the thread may cache now. */
 unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
 
-/*
- * A row of refills has ended, at a full cache of `capacity_blocks`. True if the capacity may be larger from
- * now on.
- */
+/* A row of refills has ended: the cache is full. True if its capacity may be larger from now on. */
 bool hak_width_note_swing(struct heap *heap, unsigned class_idx);
 
 /* The cache has spilled `blocks` blocks. */
