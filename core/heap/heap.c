@@ -206,6 +206,7 @@ void hak_heap_abandon_others(struct heap *survivor) {
             abandon(heap);
         }
     }
+    hak_width_recount(survivor);
 }
 
 static void thread_exit(void *value) {

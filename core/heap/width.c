@@ -39,7 +39,7 @@ static size_t wider_bytes(unsigned class_idx, unsigned doublings) {
     return (size_t)blocks * hak_class_block_bytes[class_idx];
 }
 
-/* By how much the classes of the thread but for one are wider. */
+/* By how much the classes of the thread but for one (HAK_CLASS_COUNT: all) are wider. */
 static size_t others_wider_bytes(const struct heap *heap, unsigned class_idx) {
     size_t bytes = 0;
     for (uint64_t left = heap->wide & ~(UINT64_C(1) << class_idx); left != 0; left &= left - 1) {
@@ -126,6 +126,12 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx) {
 void hak_width_reset(struct heap *heap, unsigned class_idx) {
     set_doublings(heap, class_idx, 0);
     heap->classes[class_idx].width = (struct class_width){0};
+}
+
+void hak_width_recount(const struct heap *survivor) {
+    /* Others may have been cut off between the process's sum and their own. */
+    size_t bytes = survivor != NULL ? others_wider_bytes(survivor, HAK_CLASS_COUNT) : 0;
+    hak_retention_note_raised(HAK_RETAINER_CACHES, bytes);
 }
 
 bool hak_width_is_idle(struct heap *heap, unsigned class_idx, unsigned count) {

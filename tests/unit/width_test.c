@@ -310,6 +310,7 @@ static int check_that_it_ended(void *unused) {
     (void)unused;
     hak_free(hak_malloc(32768)); /* a slow operation: after it others' heaps are free */
     CHECK(others_heap->wide == 0 && others_heap->classes[CLASS_OF_1280].width.doublings == 0);
+    CHECK(hak_retention_raised_bytes(HAK_RETAINER_CACHES) == 0);
     return 0;
 }
 
@@ -320,7 +321,9 @@ static void it_ends_in_the_child_of_a_fork(void **state) {
     assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
     assert_int_equal(pthread_create(&thread, NULL, swing_and_stay, NULL), 0);
     pthread_barrier_wait(&barrier);
+    hak_retention_note_wider(-(ptrdiff_t)MIB); /* as if it were about to narrow by so much */
     child_run(&child);
+    hak_retention_note_wider((ptrdiff_t)MIB);
     pthread_barrier_wait(&barrier);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_child_succeeded(&child);
