@@ -22,7 +22,7 @@
 
 /* How far a class swings, see width.h. Owner: the heap's thread. */
 struct class_width {
-    uint16_t spilled_blocks; /* since the last refill */
+    uint16_t spilled_blocks; /* since the last row of refills */
     uint16_t swing_blocks;   /* spilled by the smallest of the deep swings in a row */
     uint16_t least_blocks;   /* in the cache at looks: fewest, */
     uint16_t most_blocks;    /* and most */
@@ -31,8 +31,7 @@ struct class_width {
     uint8_t doublings;       /* of the plain bound */
 };
 
-#define HAK_PROOFS_TO_WIDEN                                                                                  \
-    32u /* spills after refills at the bound that double it for classes of few blocks */
+#define HAK_PROOFS_TO_WIDEN 32u /* spills after refills that double a bound of few blocks */
 
 /*
  * Per class of a heap. Owner: the heap's thread.
