@@ -331,6 +331,17 @@ HAK_ALWAYS_INLINE void free_foreign(struct heap *heap, void *block, hak_header *
     hak_homeward_add(heap, block, class_idx);
 }
 
+HAK_NOINLINE void hak_free_no_room(void *block, hak_header *header, const char *function) {
+    /* relaxed: the block was live a moment ago; another thread that frees it too is seen here or later */
+    unsigned class_idx = hak_atomic_load_relaxed(header) - HAK_HEADER_LIVE;
+    if (hak_front_is_metered() || hak_child_is_pending() || HAK_UNLIKELY(class_idx >= HAK_CLASS_COUNT)) {
+        hak_free_slow(block, function);
+        return;
+    }
+    hak_live_to_cached(header, block, class_idx, function);
+    free_to_heap(hak_tls.heap, (struct block_ref){.block = block, .header = header}, class_idx, true);
+}
+
 /* The free of a block that is not in the first unit of a slab, or by a thread that cannot free it at once. */
 static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *function) {
     hak_child_rebuild_if_pending(); /* before anything is marked CACHED: the rebuild takes it for a lost

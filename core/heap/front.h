@@ -84,6 +84,9 @@ void hak_free_slow(void *block, const char *function);
  * unit's. */
 void hak_free_far(void *block, hak_word word, const char *function);
 
+/* The same for a live block of this thread's whose class has no room for it in its cache. */
+void hak_free_no_room(void *block, hak_header *header, const char *function);
+
 /* What the caller of a sized or aligned free says about the block. */
 struct hak_claim {
     size_t bytes; /* HAK_CLAIMS_NO_SIZE: nothing */
@@ -256,7 +259,7 @@ HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t live
     live_header = hak_in_register(live_header); /* each use has the difference in its address, as in malloc */
     struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE];
     if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
-        hak_free_slow(block, function);
+        hak_free_no_room(block, header, function);
         return;
     }
     live_header = hak_in_register(live_header);
