@@ -11,6 +11,7 @@
 #include "slab/purge.h"
 #include "slab/retention.h"
 #include "slab/superslab.h"
+#include "support/clock.h"
 #include "support/rng.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -19,7 +20,6 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BATCH_BLOCKS     40000u
@@ -36,17 +36,9 @@
 #define RUN_BYTES        ((size_t)64 * 1024)
 #define RUNS             320u
 
-static uint64_t clock_ms = 1000000;
 static atomic_uint purge_calls;
 static atomic_uint split_calls; /* a huge page is one no more */
 static atomic_size_t purged_bytes;
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    (void)clock;
-    *now =
-        (struct timespec){.tv_sec = (time_t)(clock_ms / 1000), .tv_nsec = (long)(clock_ms % 1000) * 1000000};
-    return 0;
-}
 
 int madvise(void *address, size_t bytes, int advice) {
     if (advice == MADV_DONTNEED) {

@@ -13,13 +13,13 @@
 #include "slab/purge.h"
 #include "slab/retention.h"
 #include "slab/superslab_pool.h"
+#include "support/clock.h"
 #include "support/test.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define UNITS HAK_UNITS_PER_SUPERSLAB
@@ -27,18 +27,10 @@
 
 /* ---- the system ---- */
 
-static uint64_t clock_ms = 1000000;
 static uintptr_t locked_address; /* madvise of a range that begins here fails, as over locked pages */
 static bool unmap_fails;         /* munmap of 2 MiB fails, as with too many mappings */
 static unsigned purge_calls;
 static void (*meanwhile)(void); /* called in each madvise */
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    (void)clock;
-    *now =
-        (struct timespec){.tv_sec = (time_t)(clock_ms / 1000), .tv_nsec = (long)(clock_ms % 1000) * 1000000};
-    return 0;
-}
 
 int madvise(void *address, size_t bytes, int advice) {
     purge_calls += advice == MADV_DONTNEED;

@@ -15,11 +15,10 @@
 #include "meta/classes.h"
 #include "slab/superslab.h"
 #include "support/blocks.h"
+#include "support/clock.h"
 #include "support/stepper.h"
 #include "support/target.h"
 #include "support/test.h"
-
-#include <time.h>
 
 #define BLOCK_BYTES 512u
 #define PER_SLAB    128u
@@ -37,7 +36,6 @@
 #define WORK_BLOCKS (2 * PER_SLAB)
 #define GROWN_BYTES 32768u
 
-static uint64_t clock_ms = 1000000;
 static void *blocks[SLEEPERS][BLOCKS];
 static void *mine[SLEEPERS * BLOCKS];
 static unsigned mine_count;
@@ -47,13 +45,6 @@ static unsigned grown_count;
 static struct stepper sleepers[SLEEPERS];
 static struct heap *heaps[SLEEPERS];
 static unsigned current; /* sleeper: the one that fills slabs, and whose slabs are counted */
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    (void)clock;
-    *now =
-        (struct timespec){.tv_sec = (time_t)(clock_ms / 1000), .tv_nsec = (long)(clock_ms % 1000) * 1000000};
-    return 0;
-}
 
 static void fill_slabs(void) {
     heaps[current] = hak_heap_attach();

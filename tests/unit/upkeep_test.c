@@ -15,6 +15,7 @@
 #include "slab/superslab.h"
 #include "support/blocks.h"
 #include "support/child.h"
+#include "support/clock.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -23,7 +24,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS       12u
@@ -39,15 +39,7 @@
 #define WARM_UP      100u
 #define SETTLE       30000u /* allocations */
 
-static uint64_t clock_ms = 1000000;
 static atomic_uint purge_calls;
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    (void)clock;
-    *now =
-        (struct timespec){.tv_sec = (time_t)(clock_ms / 1000), .tv_nsec = (long)(clock_ms % 1000) * 1000000};
-    return 0;
-}
 
 int madvise(void *address, size_t bytes, int advice) {
     if (advice == MADV_DONTNEED) {
