@@ -82,9 +82,7 @@ static void a_class_that_swings_is_served_by_its_cache(void **state) {
     assert_int_equal(capacity(c), wide_capacity(c, 3));
     swing(c, count);
     uint64_t before = slow_operations(c);
-    for (unsigned i = 0; i < SWINGS; i++) {
-        swing(c, count);
-    }
+    swing_often(c, count);
     assert_int_equal(slow_operations(c), before);
 }
 
@@ -98,9 +96,7 @@ static void more_small_blocks_are_cached(void **state) {
 static void the_bound_widens_as_far_as_swings_go(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_1024;
-    for (unsigned i = 0; i < SWINGS; i++) {
-        swing(c, 128 * 5 / 2); /* more than one doubling holds */
-    }
+    swing_often(c, 128 * 5 / 2); /* more than one doubling holds */
     assert_int_equal(capacity(c), 512);
     swing_often(c, 128 * 16);
     assert_int_equal(capacity(c), 1024); /* at most three */
@@ -208,11 +204,17 @@ static void a_class_that_has_stopped_swinging_is_narrowed(void **state) {
     assert_int_equal(heap->wide & UINT64_C(1) << c, 0);
 }
 
-/* By how much classes of this thread may cache more than without proof. */
-static size_t wider_bytes(unsigned first, unsigned count, unsigned *wide_classes) {
+static void swing_in_many_classes(void) {
+    for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
+        swing_often(c, plain_capacity(c) * 9);
+    }
+}
+
+/* By how much those classes may cache more than without proof. */
+static size_t wider_bytes(unsigned *wide_classes) {
     size_t bytes = 0;
     *wide_classes = 0;
-    for (unsigned c = first; c < first + count; c++) {
+    for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
         unsigned plain = plain_capacity(c);
         unsigned more = capacity(c) > plain ? capacity(c) - plain : 0;
         bytes += (size_t)more * hak_class_block_bytes[c];
@@ -221,12 +223,10 @@ static size_t wider_bytes(unsigned first, unsigned count, unsigned *wide_classes
     return bytes;
 }
 
-static void *swing_in_many_classes(void *unused) {
+static void *be_wide_alone(void *unused) {
     unsigned wide_classes;
-    for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
-        swing_often(c, plain_capacity(c) * 9);
-    }
-    CHECK(wider_bytes(CLASS_OF_1536, WIDE_CLASSES, &wide_classes) <= ALL_WIDER + WIDE_CLASSES * PLAIN_BYTES);
+    swing_in_many_classes();
+    CHECK(wider_bytes(&wide_classes) <= ALL_WIDER + WIDE_CLASSES * PLAIN_BYTES);
     CHECK(wide_classes >= 4 && wide_classes < WIDE_CLASSES);
     CHECK(hak_heap_attach()->wide != 0);
     return unused;
@@ -239,9 +239,7 @@ static pthread_barrier_t all_wide;
 
 static void *be_wide_with_others(void *unused) {
     pthread_mutex_lock(&turn); /* two that look at what is left at the same moment may both take it */
-    for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
-        swing_often(c, plain_capacity(c) * 9);
-    }
+    swing_in_many_classes();
     pthread_mutex_unlock(&turn);
     pthread_barrier_wait(&all_wide);
     pthread_barrier_wait(&all_wide);
@@ -284,7 +282,7 @@ static void all_classes_of_a_thread_have_a_bound_that_ends_with_it(void **state)
     pthread_t thread;
     struct heap *heap = NULL;
     assert_int_equal(hak_options.base_floor_kib, ALL_WIDER / 4 / KIB);
-    assert_int_equal(pthread_create(&thread, NULL, swing_in_many_classes, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, be_wide_alone, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(pthread_create(&thread, NULL, note_heap, &heap), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
