@@ -209,15 +209,11 @@ static HAK_COLD void *alloc_sampling(size_t bytes, void *(*plain)(size_t bytes))
     return block != NULL ? block : plain(bytes);
 }
 
-static bool samples(void) {
-    return (hak_front_modes() & HAK_FRONT_SAMPLED) != 0;
-}
-
 static HAK_COLD void *alloc_in_modes(size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
     }
-    void *block = samples() ? alloc_sampling(bytes, hak_alloc_plain) : alloc_plain(bytes);
+    void *block = hak_front_samples() ? alloc_sampling(bytes, hak_alloc_plain) : alloc_plain(bytes);
     if (block != NULL) {
         hak_front_fill_new(block, bytes);
     }
@@ -260,7 +256,7 @@ static HAK_COLD void *calloc_in_modes(size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, HAK_ALIGN_BYTES, true);
     }
-    return samples() ? alloc_sampling(bytes, calloc_ordinary) : calloc_plain(bytes);
+    return hak_front_samples() ? alloc_sampling(bytes, calloc_ordinary) : calloc_plain(bytes);
 }
 
 void *hak_calloc_slow(size_t bytes) {

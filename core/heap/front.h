@@ -55,6 +55,11 @@ HAK_INLINE bool hak_front_is_metered(void) {
     return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_EVERY_OPERATION) != 0);
 }
 
+/* Whether the process samples: see heap/sampled.h. */
+HAK_INLINE bool hak_front_samples(void) {
+    return (hak_front_modes() & HAK_FRONT_SAMPLED) != 0;
+}
+
 /* Whether some blocks have records: see heap/checked.h. */
 HAK_INLINE bool hak_keeps_records(void) {
     return HAK_UNLIKELY((hak_front_modes() & (HAK_FRONT_CHECKED | HAK_FRONT_SAMPLED)) != 0);

@@ -186,7 +186,6 @@ static void abandon(struct heap *heap) {
         state->current = NULL;
         state->capacity_blocks = 0;
         state->warm_count = 0;
-        state->proofs = 0;
         hak_width_reset(heap, c);
     }
     hak_homeward_forget(heap);
@@ -272,7 +271,7 @@ struct heap *hak_heap_attach(void) {
     hak_tls.state = HAK_THREAD_ATTACHED;
     /* Less what this thread has allocated already. */
     hak_tls.until_slow = heap->sampling.until_slow - (HAK_NEVER_SLOW - hak_tls.until_slow);
-    if ((hak_front_modes() & HAK_FRONT_SAMPLED) == 0 && hak_tls.until_slow > HAK_UPKEEP_ALLOCATIONS) {
+    if (!hak_front_samples() && hak_tls.until_slow > HAK_UPKEEP_ALLOCATIONS) {
         hak_tls.until_slow = HAK_UPKEEP_ALLOCATIONS;
     }
     if (hak_front_is_metered()) {

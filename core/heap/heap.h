@@ -29,9 +29,8 @@ struct class_width {
     uint8_t looks;           /* of that, so far */
     uint8_t swings;          /* deep ones in a row */
     uint8_t doublings;       /* of the plain bound */
+    uint8_t proofs;          /* times that few blocks were not enough, up to those that double the bound */
 };
-
-#define HAK_PROOFS_TO_WIDEN 32u /* spills after refills that double a bound of few blocks */
 
 /*
  * Per class of a heap. Owner: the heap's thread.
@@ -49,7 +48,6 @@ struct class_state {
     uint8_t warm_count;                    /* slabs in `warm` */
     uint8_t heat;                          /* operations on this class while cold */
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
-    uint8_t proofs;                        /* spills after refills at the bound; at their most it doubles */
     bool is_used;                          /* anything here needs flushing at exit */
     bool exports;                          /* what is allocated here others free: see supply.h */
     bool has_begun;                        /* a new slab was taken for this thread */

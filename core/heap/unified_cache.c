@@ -17,7 +17,6 @@
 #define PREWARM_MAX    2046u  /* whatever is asked for */
 #define HEAT_TO_ARRAY  32u    /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u    /* refills in a row, without a spill, that make a cache grow too */
-#define WIDEN_BELOW    128u   /* at fewer blocks than this chance alone moves as many to and fro */
 #define EXPORT_BYTES   32768u /* of blocks in a refill of a class that exports (supply.h), */
 #define SHARED_BYTES   16384u /* and where it shares */
 #define SPILL_IN_DEBT                                                                                        \
@@ -86,15 +85,6 @@ static bool grow(struct heap *heap, unsigned class_idx) {
     unsigned capacity = state->capacity_blocks * 2u + MARKS;
     capacity = capacity < bound ? capacity : bound;
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
-}
-
-/* Doubles the bound once a class has gone back and forth over it often enough. */
-static bool widen_bound(struct heap *heap, unsigned class_idx) {
-    struct class_state *state = &heap->classes[class_idx];
-    if (state->proofs == HAK_PROOFS_TO_WIDEN || state->capacity_blocks >= WIDEN_BELOW) {
-        return false;
-    }
-    return ++state->proofs == HAK_PROOFS_TO_WIDEN;
 }
 
 /* The capacity one step down: half down to the first one, and within the bound. */
@@ -178,11 +168,12 @@ static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count)
 void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
-    bool is_wider = is_ping_pong && hak_width_note_swing(heap, class_idx);
+    if (is_ping_pong) {
+        hak_width_note_swing(heap, class_idx);
+    }
     state->refills_in_row = 0;
     hak_supply_set_exports(heap, class_idx, false);
-    if (is_ping_pong &&
-        (grow(heap, class_idx) || (!is_wider && widen_bound(heap, class_idx) && grow(heap, class_idx)))) {
+    if (is_ping_pong && grow(heap, class_idx)) {
         return;
     }
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
@@ -195,7 +186,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     }
     /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
      */
-    state->proofs = 0;
+    state->width.proofs = 0;
     hak_width_narrow(heap, class_idx);
     unsigned capacity = lower_capacity(heap, class_idx);
     if (capacity < state->capacity_blocks) {
@@ -216,7 +207,6 @@ void hak_cache_forget(struct heap *heap, unsigned class_idx) {
     state->array = NULL;
     state->capacity_blocks = 0;
     state->heat = 0;
-    state->proofs = 0;
     hak_width_reset(heap, class_idx);
 }
 

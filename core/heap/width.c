@@ -13,6 +13,8 @@
 #define SWINGS_TO_WIDEN  6u
 #define REFILLS_OF_SWING 3u
 #define LOOKS_TO_NARROW  8u
+#define PROOFS_TO_DOUBLE 32u  /* rows of refills that end at the bound, */
+#define FEW_BLOCKS       128u /* where it is fewer: chance alone moves as many to and fro */
 #define WIDE_FLOORS      4u /* what all classes of a thread may be wider by, in constant parts of the floor */
 
 /* Bytes of blocks that one class may cache in one thread without proof, by profile. */
@@ -29,9 +31,9 @@ static unsigned capacity_of(unsigned class_idx, unsigned doublings) {
 }
 
 unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx) {
-    const struct class_state *state = &heap->classes[class_idx];
-    bool is_proved = state->proofs == HAK_PROOFS_TO_WIDEN;
-    return capacity_of(class_idx, state->width.doublings != 0 ? state->width.doublings : is_proved);
+    const struct class_width *width = &heap->classes[class_idx].width;
+    bool is_proved = width->proofs == PROOFS_TO_DOUBLE;
+    return capacity_of(class_idx, width->doublings != 0 ? width->doublings : is_proved);
 }
 
 static size_t wider_bytes(unsigned class_idx, unsigned doublings) {
@@ -74,40 +76,45 @@ static size_t wider_max(const struct heap *heap, unsigned class_idx) {
 }
 
 /* As many doublings as the swings went through, and as there is room for. */
-static bool widen(struct heap *heap, unsigned class_idx) {
+static void widen(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
     size_t max_bytes = wider_max(heap, class_idx);
     unsigned wanted = state->capacity_blocks + state->width.swing_blocks;
-    unsigned before = hak_width_capacity(heap, class_idx);
     unsigned doublings = state->width.doublings;
     while (doublings < DOUBLINGS_MAX && capacity_of(class_idx, doublings) < wanted &&
            wider_bytes(class_idx, doublings + 1) <= max_bytes) {
         doublings++;
     }
-    if (capacity_of(class_idx, doublings) <= before) {
-        return false;
+    if (capacity_of(class_idx, doublings) > hak_width_capacity(heap, class_idx)) {
+        set_doublings(heap, class_idx, doublings);
     }
-    set_doublings(heap, class_idx, doublings);
-    return true;
 }
 
-bool hak_width_note_swing(struct heap *heap, unsigned class_idx) {
+static void note_deep(struct heap *heap, unsigned class_idx, unsigned spilled) {
+    struct class_width *width = &heap->classes[class_idx].width;
+    if (width->swings == 0 || spilled < width->swing_blocks) {
+        width->swing_blocks = (uint16_t)spilled;
+    }
+    if (++width->swings == SWINGS_TO_WIDEN) {
+        width->swings = 0;
+        widen(heap, class_idx);
+    }
+}
+
+void hak_width_note_swing(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
     struct class_width *width = &heap->classes[class_idx].width;
     unsigned spilled = width->spilled_blocks;
     width->spilled_blocks = 0;
-    if (spilled < state->capacity_blocks || state->refills_in_row < REFILLS_OF_SWING) {
+    if (spilled >= state->capacity_blocks && state->refills_in_row >= REFILLS_OF_SWING) {
+        note_deep(heap, class_idx, spilled);
+    } else {
         width->swings = 0;
-        return false;
     }
-    if (width->swings == 0 || spilled < width->swing_blocks) {
-        width->swing_blocks = (uint16_t)spilled;
+    bool is_at_bound = state->capacity_blocks >= hak_width_capacity(heap, class_idx);
+    if (is_at_bound && state->capacity_blocks < FEW_BLOCKS) {
+        width->proofs += width->proofs < PROOFS_TO_DOUBLE;
     }
-    if (++width->swings < SWINGS_TO_WIDEN) {
-        return false;
-    }
-    width->swings = 0;
-    return widen(heap, class_idx);
 }
 
 void hak_width_note_spill(struct class_width *width, unsigned blocks) {

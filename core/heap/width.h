@@ -6,7 +6,8 @@
  * then frees as many: the cache spills again and again, and refills again and again, and every block goes
  * through its slab each time. Six such swings in a row, each of at least twice the capacity, widen the bound
  * to what they went through. Blocks that come and go by chance do not get there: one spill in two is followed
- * by another, one refill in three by two others.
+ * by another, one refill in three by two others. Where the bound means few blocks, chance goes to and fro
+ * over it too: 32 times double it, once.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
@@ -21,8 +22,8 @@
 /* How many blocks of the class the thread may cache now. */
 unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
 
-/* A row of refills has ended: the cache is full. True if its capacity may be larger from now on. */
-bool hak_width_note_swing(struct heap *heap, unsigned class_idx);
+/* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
+void hak_width_note_swing(struct heap *heap, unsigned class_idx);
 
 /* The cache has spilled `blocks` blocks. */
 void hak_width_note_spill(struct class_width *width, unsigned blocks);

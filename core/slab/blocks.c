@@ -162,13 +162,17 @@ static void sweep_freed(struct sweep *sweep) {
     slab->sweep_cursor = (uint16_t)(cursor < end ? cursor : 0);
 }
 
+/* The header of a block that is handed out for the first time. */
+HAK_INLINE uint8_t first_header(const struct slab *slab) {
+    return slab->is_zero ? HAK_HEADER_CACHED_ZERO : HAK_HEADER_CACHED;
+}
+
 static void carve(struct sweep *sweep) {
     struct slab *slab = sweep->slab;
-    uint8_t header_value = slab->is_zero ? HAK_HEADER_CACHED_ZERO : HAK_HEADER_CACHED;
     unsigned left = (unsigned)(slab->capacity_blocks - slab->carved_blocks);
     unsigned count = room_of(sweep) < left ? room_of(sweep) : left;
     take_row(sweep, slab->base + slab->carved_blocks * sweep->block_bytes, &slab->map[slab->carved_blocks],
-             header_value, count);
+             first_header(slab), count);
     slab->carved_blocks = (uint16_t)(slab->carved_blocks + count);
 }
 
@@ -198,7 +202,7 @@ static bool may_have_freed(const struct slab *slab) {
  */
 HAK_INLINE bool take_one(struct slab *slab, struct block_ref *ref) {
     unsigned idx = slab->carved_blocks;
-    uint8_t header_value = slab->is_zero ? HAK_HEADER_CACHED_ZERO : HAK_HEADER_CACHED;
+    uint8_t header_value = first_header(slab);
     if (may_have_freed(slab)) {
         unsigned cursor = slab->sweep_cursor;
         unsigned group = cursor & ~(HAK_MAP_GROUP_BLOCKS - 1);

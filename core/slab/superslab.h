@@ -39,9 +39,8 @@ struct superslab {
     uint32_t free_units;                        /* under lock: mask */
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
-    uint32_t
-        light_units;     /* under lock: mask, free units that are light, taken ones that were light or zero */
-    uint32_t thin_slabs; /* under lock: mask, first units of thin slabs (thin.h) */
+    uint32_t light_units;          /* under lock: mask, see HAK_LIGHT_BYTES; taken ones may be, too */
+    uint32_t thin_slabs;           /* under lock: mask, first units of thin slabs (thin.h) */
     uint32_t ragged_slabs;         /* under lock: mask, first units of those that wait (ragged.h) */
     enum hak_tier tier;            /* under lock */
     bool is_in_dirty_list;         /* under lock */
