@@ -52,6 +52,13 @@ static struct hak_guarded_range range_of(uintptr_t block, size_t bytes, unsigned
     };
 }
 
+/* In all units of the block: in one of them a mark of a large block that lay there before may stand. */
+static void fill_words(uintptr_t block, const struct hak_guarded_range *range, hak_word word) {
+    uintptr_t first = hak_round_down(block, HAK_UNIT_BYTES);
+    size_t units = (hak_round_up((uintptr_t)range->end, HAK_UNIT_BYTES) - first) / HAK_UNIT_BYTES;
+    hak_registry_fill((const void *)first, units, word);
+}
+
 void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
     size_t page_bytes = hak_os_page_bytes();
     size_t align = (size_t)1 << align_shift;
@@ -71,12 +78,12 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
     uintptr_t block =
         is_wide ? (uintptr_t)mapping + lead_bytes : hak_round_down(end - bytes - (bytes == 0), align);
     struct hak_guarded_range range = range_of(block, bytes, align_shift);
-    if (hak_registry_prepare((const void *)block, 1) != 0 ||
+    if (hak_registry_prepare((const void *)block, (uintptr_t)range.end - block) != 0 ||
         hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0) {
         (void)hak_os_unmap(mapping, mapping_bytes);
         return NULL;
     }
-    hak_registry_store((const void *)block, hak_word_for_number(HAK_KIND_GUARDED, 0));
+    fill_words(block, &range, hak_word_for_number(HAK_KIND_GUARDED, 0));
     hak_guarded_widen(range.mapping, range.mapping + range.mapping_bytes);
     (void)hak_atomic_add_relaxed(&live_count, 1); /* relaxed: a rough bound */
     return (void *)block;
@@ -96,6 +103,6 @@ void hak_guarded_close(const struct hak_record *record) {
 
 void hak_guarded_unmap(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
-    hak_registry_store((const void *)record->address, 0);
+    fill_words(record->address, &range, 0);
     (void)hak_os_unmap(range.mapping, range.mapping_bytes);
 }

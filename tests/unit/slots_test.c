@@ -10,9 +10,11 @@
 #define _GNU_SOURCE
 #endif
 #include "base/config.h"
+#include "check/guarded.h"
 #include "check/records.h"
 #include "check/slots.h"
 #include "meta/arena.h"
+#include "meta/registry.h"
 #include "os/os.h"
 #include "support/child.h"
 #include "support/test.h"
@@ -457,6 +459,25 @@ static int open_probe(void **state) {
     return pipe(probe);
 }
 
+/*
+ * What no slot holds has a mapping, in whose every unit the registry's word says so: an address may have been
+ * a large block's before, whose mark would answer for a pointer to the inside.
+ */
+static void each_unit_of_a_mapping_is_named(void **state) {
+    (void)state;
+    const size_t bytes = 7 * HAK_UNIT_BYTES + 1000;
+    uintptr_t block = (uintptr_t)hak_guarded_alloc(bytes, 4);
+    struct hak_record record = {.address = block, .bytes = bytes, .align_shift = 4};
+    assert_int_not_equal(block, 0);
+    for (uintptr_t p = block; p < block + bytes; p += 1000) {
+        assert_int_equal(hak_word_kind(hak_registry_word((const void *)p)), HAK_KIND_GUARDED);
+    }
+    hak_guarded_unmap(&record);
+    for (uintptr_t p = block; p < block + bytes; p += 1000) {
+        assert_int_equal(hak_registry_word((const void *)p), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_slot_that_has_room_is_taken),
@@ -473,6 +494,7 @@ int main(void) {
         cmocka_unit_test(pages_that_take_no_marker_are_unmapped),
         cmocka_unit_test(pages_around_take_no_marker_either),
         cmocka_unit_test(a_slot_that_cannot_be_shut_is_never_used_again),
+        cmocka_unit_test(each_unit_of_a_mapping_is_named),
     };
     return cmocka_run_group_tests(tests, open_probe, NULL);
 }
