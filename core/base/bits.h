@@ -32,8 +32,19 @@ HAK_INLINE unsigned hak_ctz64(uint64_t x) {
     return (unsigned)__builtin_ctzll(x);
 }
 
+/*
+ * Sums of neighbouring bits, pairs and nibbles, then of all bytes (H. Warren, "Hacker's Delight", 5-1):
+ * x86-64 as such has no instruction for it, and the compiler would call a function.
+ */
+HAK_INLINE unsigned hak_popcount64(uint64_t x) {
+    x -= x >> 1 & UINT64_C(0x5555555555555555);
+    x = (x & UINT64_C(0x3333333333333333)) + (x >> 2 & UINT64_C(0x3333333333333333));
+    x = (x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
+    return (unsigned)(x * UINT64_C(0x0101010101010101) >> 56);
+}
+
 HAK_INLINE unsigned hak_popcount32(uint32_t x) {
-    return (unsigned)__builtin_popcount(x);
+    return hak_popcount64(x);
 }
 
 /* Floor of the base-two logarithm; x is not 0. */

@@ -15,20 +15,29 @@
 
 /* ---- aligned ----------------------------------------------------------------------------------- */
 
-size_t hak_request_class_bytes(size_t align, size_t bytes) {
-    if (bytes > HAK_MID_MAX_BYTES || align > HAK_MID_MAX_BYTES) {
+/* The block size of the smallest class that does, 0 for none. */
+HAK_ALWAYS_INLINE size_t class_bytes_for(size_t align, size_t bytes) {
+    if (HAK_UNLIKELY(bytes > HAK_MID_MAX_BYTES || align > HAK_MID_MAX_BYTES)) {
         return 0;
     }
     /* Blocks start at multiples of their size from a 64 KiB boundary. */
-    for (unsigned c = hak_class_of(bytes); c < HAK_CLASS_COUNT; c++) {
-        if (hak_class_block_bytes[c] % align == 0) {
-            return hak_class_block_bytes[c];
-        }
+    size_t whole_bytes = hak_round_up(bytes + (bytes == 0), align);
+    if (HAK_UNLIKELY(whole_bytes > HAK_MID_MAX_BYTES)) {
+        return 0;
     }
-    return 0;
+    unsigned c = hak_class_of(whole_bytes);
+    while (HAK_UNLIKELY(!hak_is_aligned(hak_class_block_bytes[c], align))) {
+        c++; /* the last class is a multiple of them all */
+    }
+    return hak_class_block_bytes[c];
 }
 
-static void *large_aligned(size_t align, size_t bytes) {
+size_t hak_request_class_bytes(size_t align, size_t bytes) {
+    return class_bytes_for(align, bytes);
+}
+
+static HAK_NOINLINE void *large_aligned(size_t align, size_t bytes) {
+    (void)hak_heap_attach(); /* starts the process's heap if this is its first allocation */
     if (bytes <= HAK_BLOCK_BYTES_MAX) {
         bool is_zero;
         size_t at_least_one = bytes + (bytes == 0);
@@ -46,13 +55,9 @@ static void *large_aligned(size_t align, size_t bytes) {
     return NULL;
 }
 
-/* A block of the class of that size, in a slab of which every block is aligned unless it is a guest. */
-static void *aligned_of_class(size_t align, size_t class_bytes) {
-    void *block = hak_alloc_gate(class_bytes);
-    if (HAK_LIKELY((uintptr_t)block % align == 0)) {
-        return block;
-    }
-    hak_free_gate(block, "free");
+/* A slab's blocks are aligned as their size is, but guests are not. */
+static HAK_NOINLINE void *in_place_of_guest(void *guest, size_t class_bytes) {
+    hak_free_gate(guest, "free");
     return hak_alloc_no_guest(class_bytes);
 }
 
@@ -63,12 +68,13 @@ void *hak_request_aligned(size_t align, size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, align, false);
     }
-    size_t class_bytes = hak_request_class_bytes(align, bytes);
-    if (class_bytes != 0) {
-        return aligned_of_class(align, class_bytes);
+    size_t class_bytes = class_bytes_for(align, bytes);
+    if (HAK_UNLIKELY(class_bytes == 0)) {
+        return large_aligned(align, bytes);
     }
-    (void)hak_heap_attach(); /* starts the process's heap if this is its first allocation */
-    return large_aligned(align, bytes);
+    void *block = hak_alloc_gate(class_bytes);
+    return HAK_LIKELY(hak_is_aligned((uintptr_t)block, align)) ? block
+                                                               : in_place_of_guest(block, class_bytes);
 }
 
 /* ---- realloc ----------------------------------------------------------------------------------- */
@@ -175,6 +181,15 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
 /* ---- questions --------------------------------------------------------------------------------- */
 
 size_t hak_request_usable(const char *function, const void *block) {
+    const struct hak_registry *registry = hak_registry_at_hand();
+    hak_word word = hak_registry_word_in(registry, block);
+    size_t row = hak_own_row(word);
+    hak_header *header;
+    if (HAK_LIKELY(row <= HAK_LAST_SLAB_ROW) &&
+        HAK_LIKELY(hak_first_is_live(registry, word, row, block, &header))) {
+        return hak_class_block_bytes[row -
+                                     HAK_HEADER_LIVE]; /* not in checked mode: the gate takes none then */
+    }
     if (block == NULL) {
         return 0;
     }

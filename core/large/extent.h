@@ -14,6 +14,7 @@
 #include "large/page_map.h"
 #include "large/run_index.h"
 #include "meta/registry.h"
+#include "os/os.h"
 #include "slab/superslab.h"
 
 /*
@@ -69,6 +70,18 @@ void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uin
  * it live. False when no free run is long enough for any alignment within it.
  */
 bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
+
+/* OS pages of the run of the program's that starts exactly at `p`, 0 when none does. Without the lock: what
+ * the block's owner would hear with it. */
+HAK_INLINE unsigned hak_extent_handed_pages(const struct hak_extent *extent, const void *p) {
+    size_t page_bytes = hak_os_page_bytes();
+    size_t offset = (uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1);
+    if (!hak_is_aligned(offset, page_bytes)) {
+        return 0;
+    }
+    /* relaxed: the owner got the block in a way that orders it */
+    return hak_atomic_load_relaxed(&extent->handed_pages[offset / page_bytes]);
+}
 
 /* The first page of the run of the program's that starts exactly at `p`; HAK_NO_PAGE when none does. */
 unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p);

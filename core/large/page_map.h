@@ -61,7 +61,7 @@ HAK_INLINE unsigned hak_page_map_count(const struct hak_page_map *map, unsigned 
     unsigned count = 0;
     for (unsigned w = first / 64u; w <= (end - 1) / 64u; w++) {
         uint64_t bits = map->words[w] & hak_page_map_mask(w, first, end);
-        count += bits == 0 ? 0 : (unsigned)__builtin_popcountll(bits);
+        count += hak_popcount64(bits);
     }
     return count;
 }

@@ -136,12 +136,8 @@ void hak_run_free_parked(const void *p) {
     unlock_after_free(extent, now_ms);
 }
 
-size_t hak_run_bytes(struct hak_extent *extent, const void *p) {
-    hak_lock_acquire(&hak_large_lock);
-    unsigned page = hak_extent_live_page(extent, p);
-    size_t bytes = page == HAK_NO_PAGE ? 0 : extent->run_pages[page] * hak_os_page_bytes();
-    hak_lock_release(&hak_large_lock);
-    return bytes;
+size_t hak_run_bytes(const struct hak_extent *extent, const void *p) {
+    return hak_extent_handed_pages(extent, p) * hak_os_page_bytes();
 }
 
 /* Lock held. `pages` is more than the run has. */
@@ -159,6 +155,10 @@ static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, s
 }
 
 enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, size_t *old_bytes) {
+    *old_bytes = hak_run_bytes(extent, p);
+    if (*old_bytes != 0 && *old_bytes == hak_os_page_round(bytes)) {
+        return HAK_RUN_RESIZED;
+    }
     size_t page_bytes = hak_os_page_bytes();
     uint64_t now_ms = hak_os_now_ms();
     enum hak_run_fit fit = HAK_RUN_RESIZED;

@@ -27,7 +27,7 @@ bool hak_run_free(struct hak_extent *extent, const void *p);
 void hak_run_free_parked(const void *p);
 
 /* Bytes of the live run that starts exactly at `p`; 0 when there is none. */
-size_t hak_run_bytes(struct hak_extent *extent, const void *p);
+size_t hak_run_bytes(const struct hak_extent *extent, const void *p);
 
 enum hak_run_fit {
     HAK_RUN_NOT_LIVE, /* no live run starts at p */

@@ -8,7 +8,8 @@
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
 
-#include "base/compiler.h"
+#include "base/atomic.h"
+#include "base/bits.h"
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -24,11 +25,22 @@ struct hak_os_counters {
 };
 extern struct hak_os_counters hak_os_counters;
 
-/* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. */
-size_t hak_os_page_bytes(void);
+/* The OS page size's base-two logarithm, once somebody has asked for it; 0 before. */
+extern _Atomic uint8_t hak_os_known_page_shift;
+HAK_COLD unsigned hak_os_find_page_shift(void);
+
+/* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. A power of two by its
+ * form, so that who divides by it shifts. */
+HAK_INLINE size_t hak_os_page_bytes(void) {
+    /* relaxed: every thread stores the same value */
+    unsigned shift = hak_atomic_load_relaxed(&hak_os_known_page_shift);
+    return (size_t)1 << (HAK_LIKELY(shift != 0) ? shift : hak_os_find_page_shift());
+}
 
 /* Rounds up to whole OS pages; the caller has excluded overflow. */
-size_t hak_os_page_round(size_t bytes);
+HAK_INLINE size_t hak_os_page_round(size_t bytes) {
+    return hak_round_up(bytes, hak_os_page_bytes());
+}
 
 /* Slow. Maps zeroed, readable and writable private memory at `hint` if that range is free, else anywhere. */
 int hak_os_map(void *hint, size_t bytes, void **out);

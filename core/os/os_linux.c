@@ -47,6 +47,7 @@
 #define THREAD_STACK_BYTES ((size_t)128 * 1024)
 
 HAK_CONTENDED struct hak_os_counters hak_os_counters;
+HAK_READ_MOSTLY _Atomic uint8_t hak_os_known_page_shift;
 
 static void count_call(_Atomic uint64_t *counter) {
     (void)hak_atomic_add_relaxed(counter, 1); /* relaxed: a statistic, orders nothing */
@@ -72,23 +73,13 @@ static int errno_result(bool failed, int saved_errno) {
     return error;
 }
 
-size_t hak_os_page_bytes(void) {
-    HAK_READ_MOSTLY static _Atomic size_t cached;
-    size_t bytes = hak_atomic_load_relaxed(&cached); /* relaxed: every thread computes the same value */
-    if (HAK_UNLIKELY(bytes == 0)) {
-        int saved = errno;
-        bytes = getauxval(AT_PAGESZ);
-        errno = saved;
-        if (bytes == 0) {
-            bytes = DEFAULT_PAGE_BYTES;
-        }
-        hak_atomic_store_relaxed(&cached, bytes); /* relaxed: every thread stores the same value */
-    }
-    return bytes;
-}
-
-size_t hak_os_page_round(size_t bytes) {
-    return hak_round_up(bytes, hak_os_page_bytes());
+unsigned hak_os_find_page_shift(void) {
+    int saved = errno;
+    size_t bytes = getauxval(AT_PAGESZ);
+    errno = saved;
+    unsigned shift = hak_log2(bytes != 0 ? bytes : DEFAULT_PAGE_BYTES);
+    hak_atomic_store_relaxed(&hak_os_known_page_shift, (uint8_t)shift); /* relaxed: as where it is read */
+    return shift;
 }
 
 static int map_pages(void *hint, size_t bytes, int protection, void **out) {

@@ -86,6 +86,28 @@ static void good_size_is_the_usable_size_of_a_block(void **state) {
     assert_int_equal(hak_good_size((size_t)PTRDIFF_MAX + 1), (size_t)PTRDIFF_MAX + 1);
 }
 
+/* Of the sizes that blocks have, the least that holds the bytes and is a multiple of the alignment. */
+static void an_aligned_block_is_no_longer_than_need_be(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    if (hak_good_size(17) == 17) {
+        skip(); /* checked mode: blocks end where they were asked to */
+    }
+    for (size_t alignment = 32; alignment <= 32 * KIB; alignment *= 2) {
+        for (size_t bytes = 0; bytes <= 32 * KIB; bytes += bytes < 1100 ? 1 : 333) {
+            size_t least_bytes = hak_good_size(bytes);
+            while (least_bytes % alignment != 0) {
+                least_bytes = hak_good_size(least_bytes + 1);
+            }
+            void *block = hak_aligned_alloc(alignment, bytes);
+            assert_non_null(block);
+            assert_int_equal((uintptr_t)block % alignment, 0);
+            assert_int_equal(hak_usable_size(block), least_bytes);
+            hak_free(block);
+        }
+    }
+}
+
 static void owns_knows_live_blocks_and_nothing_else(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -246,6 +268,7 @@ int main(void) {
         cmocka_unit_test(hak_and_libc_names_share_one_heap),
         cmocka_unit_test(hak_functions_fail_as_documented),
         cmocka_unit_test(good_size_is_the_usable_size_of_a_block),
+        cmocka_unit_test(an_aligned_block_is_no_longer_than_need_be),
         cmocka_unit_test(owns_knows_live_blocks_and_nothing_else),
         cmocka_unit_test(owns_answers_for_any_pointer_value),
         cmocka_unit_test(heap_walk_visits_each_live_block_once),

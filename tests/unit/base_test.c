@@ -55,6 +55,23 @@ static void runs_of_set_bits_are_found(void **state) {
     assert_int_equal(hak_mask32(32), UINT32_MAX);
 }
 
+static void set_bits_are_counted(void **state) {
+    (void)state;
+    uint64_t x = 1;
+    for (unsigned i = 0; i < 20000; i++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t sparse = i % 2 == 0 ? x : x & x >> 9 & x >> 17;
+        unsigned count = 0;
+        for (unsigned bit = 0; bit < 64; bit++) {
+            count += sparse >> bit & 1u;
+        }
+        assert_int_equal(hak_popcount64(sparse), count);
+    }
+    assert_int_equal(hak_popcount64(0), 0);
+    assert_int_equal(hak_popcount64(UINT64_MAX), 64);
+    assert_int_equal(hak_popcount32(UINT32_MAX), 32);
+}
+
 static void numbers_become_text(void **state) {
     (void)state;
     char buffer[128];
@@ -99,6 +116,7 @@ int main(void) {
         cmocka_unit_test(rounding_goes_to_the_next_multiple),
         cmocka_unit_test(powers_of_two_and_logarithms),
         cmocka_unit_test(runs_of_set_bits_are_found),
+        cmocka_unit_test(set_bits_are_counted),
         cmocka_unit_test(numbers_become_text),
         cmocka_unit_test(text_that_does_not_fit_is_cut),
         cmocka_unit_test(padding_fills_up_to_the_column),

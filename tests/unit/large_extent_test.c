@@ -65,6 +65,20 @@ static void usable_size_is_whole_pages_and_all_of_it_can_be_written(void **state
     }
 }
 
+/* Programs ask for usable sizes, and grow strings byte by byte, as often as they free. */
+static void a_block_that_keeps_its_length_needs_no_lock(void **state) {
+    (void)state;
+    char *p = must_alloc(9 * page());
+    hak_lock_acquire(&hak_large_lock); /* who waits for it now waits for ever */
+    assert_int_equal(usable(p), 9 * page());
+    assert_ptr_equal(resize(p, 8 * page() + 1), p);
+    assert_true(hak_large_owns(p, word_of(p)));
+    assert_false(hak_large_owns(p + page(), word_of(p)));
+    assert_false(hak_large_owns(p + 16, word_of(p)));
+    hak_lock_release(&hak_large_lock);
+    release(p);
+}
+
 static void alignments_up_to_a_mebibyte(void **state) {
     (void)state;
     char *held[18];
@@ -682,6 +696,7 @@ int main(void) {
     const struct CMUnitTest for_any_page[] = {
         TEST(random_runs_keep_their_contents),
         TEST(usable_size_is_whole_pages_and_all_of_it_can_be_written),
+        TEST(a_block_that_keeps_its_length_needs_no_lock),
         TEST(alignments_up_to_a_mebibyte),
         TEST(the_last_block_to_and_fro_makes_no_system_call),
         TEST(calloc_is_zero_after_any_use),

@@ -11,22 +11,19 @@
 #include <errno.h>
 #include <string.h>
 
-#define PAGE_BYTES ((size_t)4096)
+#define PAGE_SHIFT 12u
 
 bool model_is_release;
 struct hak_os_counters hak_os_counters;
+_Atomic uint8_t hak_os_known_page_shift = PAGE_SHIFT;
 
 static size_t used_bytes[MODEL_THREADS_MAX + 1];
 static uint64_t now_ms = 1000;
 uint64_t model_ms_per_look;
 unsigned model_free_looks;
 
-size_t hak_os_page_bytes(void) {
-    return PAGE_BYTES;
-}
-
-size_t hak_os_page_round(size_t bytes) {
-    return hak_round_up(bytes, PAGE_BYTES);
+unsigned hak_os_find_page_shift(void) {
+    return PAGE_SHIFT;
 }
 
 static int take(size_t bytes, size_t align, void **out) {
@@ -44,7 +41,7 @@ static int take(size_t bytes, size_t align, void **out) {
 
 int hak_os_map(void *hint, size_t bytes, void **out) {
     (void)hint;
-    return take(bytes, PAGE_BYTES, out);
+    return take(bytes, hak_os_page_bytes(), out);
 }
 
 int hak_os_map_aligned(void *hint, size_t bytes, size_t align, void **out) {
