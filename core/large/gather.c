@@ -9,7 +9,8 @@
 #include "os/os.h"
 
 /* With the seams of the parts (seams.h) the bound of the calls that one allocation makes. */
-#define PARTS_MAX 12u
+#define PARTS_MAX      12u
+#define SEAM_BYTES_MIN ((size_t)512 * 1024)
 
 /* The pieces that the block is made of, in transit; in the order of their place in it. */
 struct gathering {
@@ -33,14 +34,26 @@ static void take_part(struct gathering *g, struct hak_mapping *part, size_t miss
     g->dirty_bytes += part->dirty_bytes;
 }
 
-/* Lock held. Ends when nothing is missing, nothing fits, or a piece could not be cut. */
+/* Each seam is one more call whenever the pages move again: on average what lies between two must be worth
+ * it. */
+static unsigned seams_max_of(size_t bytes) {
+    size_t seams = bytes / SEAM_BYTES_MIN;
+    return seams < HAK_SEAMS_MAX ? (unsigned)seams : HAK_SEAMS_MAX;
+}
+
+/* Lock held. Ends when nothing is missing, nothing fits, a piece could not be cut, or there are seams enough.
+ */
 static void take_parts(struct gathering *g, size_t bytes, size_t part_min_bytes) {
-    for (unsigned count = 0; count == g->count && count < PARTS_MAX && g->seams < HAK_SEAMS_MAX; count++) {
+    if (hak_mapping_totals.seams >= hak_large_policy.seams_count_max) {
+        return;
+    }
+    unsigned seams_max = seams_max_of(bytes);
+    for (unsigned count = 0; count == g->count && count < PARTS_MAX && g->seams < seams_max; count++) {
         size_t missing_bytes = bytes - g->part_bytes;
         size_t min_bytes = missing_bytes < part_min_bytes ? missing_bytes : part_min_bytes;
         struct hak_mapping *part = NULL;
         if (missing_bytes != 0) {
-            part = hak_mapping_best_to_gather(missing_bytes, min_bytes, HAK_SEAMS_MAX - 1 - g->seams);
+            part = hak_mapping_best_to_gather(missing_bytes, min_bytes, seams_max - 1 - g->seams);
         }
         if (part == NULL) {
             return;
@@ -84,8 +97,7 @@ static void join_records(const struct gathering *g, size_t *dirty_bytes) {
         }
         size_t part_bytes = part->bytes;
         if (i != 0) {
-            hak_seams_add(&first->seams, offset);
-            hak_seams_append_inner(&first->seams, &part->seams, offset);
+            hak_mapping_take_seams(first, offset, part);
             hak_mapping_transit_to_spare(part);
         }
         offset += part_bytes;

@@ -124,7 +124,7 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
     }
     void *end = (char *)mapping->base + bytes;
     struct hak_seams end_seams;
-    hak_seams_cut(&mapping->seams, bytes, &end_seams);
+    hak_mapping_cut_seams(mapping, bytes, &end_seams);
     hak_mapping_resize_live(mapping, bytes);
     hak_lock_release(&hak_large_lock);
     bool is_unmapped = hak_os_unmap(end, end_bytes) == 0;
@@ -133,7 +133,7 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
         hak_mapping_sever_after(mapping);
     } else {
         hak_mapping_resize_live(mapping, old_bytes);
-        hak_seams_append(&mapping->seams, &end_seams, bytes);
+        hak_mapping_restore_seams(mapping, bytes, &end_seams);
     }
     hak_lock_release(&hak_large_lock);
 }

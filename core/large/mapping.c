@@ -38,6 +38,7 @@ static void put_spare(struct hak_mapping *mapping) {
     mapping->base = 0;
     mapping->bytes = 0;
     mapping->dirty_bytes = 0;
+    hak_mapping_totals.seams -= mapping->seams.count;
     mapping->seams.count = 0;
     mapping->state = HAK_MAPPING_SPARE;
     mapping->older = spare_mappings;
@@ -93,6 +94,32 @@ static void unlink_kept(struct hak_mapping *mapping) {
     hak_retain_remove_dirty(mapping->dirty_bytes);
 }
 
+/* ---- seams ---- */
+
+void hak_mapping_cut_seams(struct hak_mapping *mapping, size_t bytes, struct hak_seams *gone) {
+    hak_seams_cut(&mapping->seams, bytes, gone);
+    hak_mapping_totals.seams -= gone->count;
+}
+
+void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, const struct hak_seams *gone) {
+    hak_seams_append(&mapping->seams, gone, bytes);
+    hak_mapping_totals.seams += gone->count;
+}
+
+void hak_mapping_take_seams(struct hak_mapping *mapping, size_t offset_bytes, struct hak_mapping *part) {
+    size_t before = mapping->seams.count + part->seams.count;
+    hak_seams_add(&mapping->seams, offset_bytes);
+    hak_seams_append_inner(&mapping->seams, &part->seams, offset_bytes);
+    part->seams.count = 0;
+    hak_mapping_totals.seams += mapping->seams.count - before;
+}
+
+/* The same for a piece that is joined as it lies. */
+static void move_seams(struct hak_mapping *mapping, size_t offset_bytes, struct hak_seams *from) {
+    hak_seams_append(&mapping->seams, from, offset_bytes);
+    from->count = 0;
+}
+
 /* ---- neighbours ---- */
 
 void hak_mapping_sever_after(struct hak_mapping *mapping) {
@@ -121,7 +148,7 @@ static void join_after(struct hak_mapping *mapping) {
     if (after->dirty_bytes != 0) {
         mapping->dirty_bytes = mapping->bytes + after->dirty_bytes;
     }
-    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
+    move_seams(mapping, mapping->bytes, &after->seams);
     mapping->bytes += after->bytes;
     mapping->after = after->after;
     if (mapping->after != NULL) {
@@ -314,7 +341,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     }
     unlink_kept(after);
     if (!is_cut) {
-        hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
+        move_seams(mapping, mapping->bytes, &after->seams);
         hak_mapping_resize_live(mapping, mapping->bytes + after->bytes);
         mapping->after = after->after;
         if (mapping->after != NULL) {
@@ -327,7 +354,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     }
     struct hak_seams rest;
     hak_seams_cut(&after->seams, more_bytes, &rest);
-    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
+    move_seams(mapping, mapping->bytes, &after->seams);
     after->seams = rest;
     hak_mapping_resize_live(mapping, bytes);
     after->base += more_bytes;
@@ -369,6 +396,7 @@ static const char *fault_of(const struct hak_mapping *m) {
 void hak_mapping_check(size_t *live_bytes, size_t *live_blocks, size_t *dirty_bytes, const char **why) {
     struct hak_mapping_totals found = {0};
     for (const struct hak_mapping *m = all_mappings; m != NULL; m = m->all_next) {
+        found.seams += m->seams.count;
         if (m->state == HAK_MAPPING_TRANSIT || m->state == HAK_MAPPING_SPARE) {
             continue;
         }
@@ -390,5 +418,7 @@ void hak_mapping_check(size_t *live_bytes, size_t *live_blocks, size_t *dirty_by
         found.kept_count != hak_mapping_totals.kept_count ||
         found.kept_bytes != hak_mapping_totals.kept_bytes) {
         *why = "mapping: totals differ from the sums";
+    } else if (*why == NULL && found.seams != hak_mapping_totals.seams) {
+        *why = "mapping: there are more seams, or fewer, than were counted";
     }
 }

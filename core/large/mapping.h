@@ -45,6 +45,7 @@ struct hak_mapping_totals {
     size_t live_bytes;
     size_t kept_count;
     size_t kept_bytes;
+    size_t seams; /* of all pieces */
 };
 extern struct hak_mapping_totals hak_mapping_totals;
 
@@ -97,6 +98,15 @@ bool hak_mapping_cut(struct hak_mapping *mapping, size_t bytes);
 
 /* Extends a LIVE piece to at least `bytes` over the kept neighbour behind it; false when there is no room. */
 bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes);
+
+/* The piece loses the seams from `bytes` on, which come out in *gone, since its end is about to be unmapped;
+ * and gets them back if that failed. */
+void hak_mapping_cut_seams(struct hak_mapping *mapping, size_t bytes, struct hak_seams *gone);
+void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, const struct hak_seams *gone);
+
+/* The pages of `part`, a piece in transit, now lie in `mapping` from `offset_bytes` on: a seam there, and the
+ * part's. It has none then. */
+void hak_mapping_take_seams(struct hak_mapping *mapping, size_t offset_bytes, struct hak_mapping *part);
 
 /* The piece ends its kernel mapping from now on: what lay behind it was unmapped. */
 void hak_mapping_sever_after(struct hak_mapping *mapping);

@@ -123,7 +123,7 @@ static size_t settle_mapping(const struct step *step, enum outcome outcome) {
     }
     if (outcome == UNMAPPED) {
         struct hak_seams gone;
-        hak_seams_cut(&mapping->seams, left_bytes, &gone);
+        hak_mapping_cut_seams(mapping, left_bytes, &gone);
         mapping->bytes = left_bytes;
         hak_mapping_sever_after(mapping);
     }

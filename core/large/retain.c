@@ -17,6 +17,9 @@
 /* A cycle is proved once one part in so many of what was given back has been fetched again. */
 #define PROOF_PARTS 3u
 
+/* Half of what is live may stay beyond HAKMEM_RETAIN_MB. */
+#define BEYOND_LIVE_SHIFT 1u
+
 /* Values of the policy that leave the floor to floor_bytes alone. */
 #define LIVE_SHIFT_NONE 63u
 #define PROOFS_NEVER    UINT_MAX
@@ -33,6 +36,7 @@ HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
     .kept_count_max = 64,
     .move_min_bytes = (size_t)128 * 1024,
     .cut_bytes_max = (size_t)64 * 1024 * MIB,
+    .seams_count_max = 8192,
     .moved_count_max = 16384,
     .parked_bytes_max = HAK_PARKED_BYTES_MAX,
 };
@@ -48,6 +52,17 @@ static size_t base_floor_bytes(void) {
     return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
 }
 
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* By how much the floor may be beyond HAKMEM_RETAIN_MB now. */
+static size_t beyond_max_bytes(void) {
+    size_t below_peak_bytes = hak_retain.peak_live_bytes - hak_retain.live_bytes;
+    return hak_options.retain_mb == 0 ? 0
+                                      : smaller(hak_retain.live_bytes >> BEYOND_LIVE_SHIFT, below_peak_bytes);
+}
+
 /* Half of what lay idle for a whole step, beyond the floor as it is without proof, is not worth keeping. */
 static void lower_by_idle(size_t idle_bytes) {
     size_t base_bytes = base_floor_bytes();
@@ -56,8 +71,9 @@ static void lower_by_idle(size_t idle_bytes) {
     }
     /* Rounded up, so that the floor reaches its base. */
     size_t fall_bytes = (idle_bytes - base_bytes + 1) / 2;
-    set_raised(hak_retain.raised_bytes -
-               (fall_bytes < hak_retain.raised_bytes ? fall_bytes : hak_retain.raised_bytes));
+    size_t beyond_fall_bytes = smaller(fall_bytes, hak_retain.beyond_bytes);
+    hak_retain.beyond_bytes -= beyond_fall_bytes;
+    set_raised(hak_retain.raised_bytes - smaller(fall_bytes - beyond_fall_bytes, hak_retain.raised_bytes));
 }
 
 void hak_retain_touch(uint64_t now_ms) {
@@ -68,6 +84,7 @@ void hak_retain_touch(uint64_t now_ms) {
     uint64_t step_ms = hak_large_policy.proof_ms;
     uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
     if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
+        hak_retain.beyond_bytes = 0;
         set_raised(0);
     } else if (quiet_ms >= step_ms) {
         lower_by_idle(hak_retain.dirty_bytes);
@@ -84,6 +101,9 @@ void hak_retain_touch(uint64_t now_ms) {
 void hak_retain_add_live(size_t bytes) {
     hak_retain.live_blocks++;
     hak_retain.live_bytes += bytes;
+    if (hak_retain.live_bytes > hak_retain.peak_live_bytes) {
+        hak_retain.peak_live_bytes = hak_retain.live_bytes;
+    }
     hak_parked_note_live(hak_retain.live_bytes);
 }
 
@@ -134,19 +154,21 @@ void hak_retain_returned(size_t bytes, uint64_t now_ms) {
 }
 
 static void raise_floor(size_t bytes) {
-    size_t max_bytes = hak_retention_raise_max(HAK_RETAINER_LARGE);
-    size_t wanted_bytes = bytes < max_bytes ? bytes : max_bytes;
-    if (wanted_bytes > hak_retain.raised_bytes) {
-        set_raised(wanted_bytes);
+    size_t within_bytes = smaller(bytes, hak_retention_raise_max(HAK_RETAINER_LARGE));
+    size_t beyond_bytes = smaller(bytes - within_bytes, beyond_max_bytes());
+    if (within_bytes > hak_retain.raised_bytes) {
+        set_raised(within_bytes);
+    }
+    if (beyond_bytes > hak_retain.beyond_bytes) {
+        hak_retain.beyond_bytes = beyond_bytes;
     }
 }
 
 /* What had to stay for none of it to be fetched: what there was at once, or, where it went bit by bit, more.
  */
 static size_t proved_bytes(void) {
-    size_t fetched_bytes = hak_retain.fetched_bytes < hak_retain.returned_bytes ? hak_retain.fetched_bytes
-                                                                                : hak_retain.returned_bytes;
-    size_t more_bytes = hak_retain.raised_bytes + fetched_bytes;
+    size_t fetched_bytes = smaller(hak_retain.fetched_bytes, hak_retain.returned_bytes);
+    size_t more_bytes = hak_retain.raised_bytes + hak_retain.beyond_bytes + fetched_bytes;
     return more_bytes > hak_retain.peak_bytes ? more_bytes : hak_retain.peak_bytes;
 }
 
@@ -166,7 +188,8 @@ void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
 }
 
 size_t hak_retain_excess(void) {
-    size_t limit_bytes = base_floor_bytes() + hak_retain.raised_bytes;
+    size_t beyond_bytes = smaller(hak_retain.beyond_bytes, beyond_max_bytes());
+    size_t limit_bytes = base_floor_bytes() + hak_retain.raised_bytes + beyond_bytes;
     return hak_retain.dirty_bytes > limit_bytes ? hak_retain.dirty_bytes - limit_bytes : 0;
 }
 
@@ -181,6 +204,7 @@ void hak_retain_set_floor(size_t bytes) {
     hak_large_policy.floor_bytes = bytes;
     hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
     hak_large_policy.proof_count = PROOFS_NEVER;
+    hak_retain.beyond_bytes = 0;
     set_raised(0);
     /* relaxed: runs that are parked meanwhile stay until memory is next given back */
     hak_atomic_store_relaxed(&hak_large_policy.parked_bytes_max,

@@ -5,9 +5,10 @@
  * within the floor: a MiB, less in a small container, plus a fraction of what is live. The floor rises
  * by the size of a cycle that has been proved: three times running, at least a third of what was given back
  * was fetched again within a second. What lay free at once stays then, or, where it went back bit by bit, as
- * much more as was fetched. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most,
- * and falls as memory lies unused for whole seconds. Counts and decides, frees nothing itself (release.c
- * does). All state is under hak_large_lock.
+ * much more as was fetched. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most; beyond
+ * that, in a heap whose size goes up and down about a level, by half of what is live at most, and by no more
+ * than brings live and kept memory to what was live at the peak. It falls as memory lies unused for whole
+ * seconds. Counts and decides, frees nothing itself (release.c does). All state is under hak_large_lock.
  */
 #ifndef HAK_LARGE_RETAIN_H
 #define HAK_LARGE_RETAIN_H
@@ -32,7 +33,8 @@ struct hak_large_policy {
     _Atomic size_t parked_bytes_max; /* the longest run that is parked (parked.h); read without the lock */
     size_t cut_bytes_max;   /* a kept piece is cut within its first so many bytes: each 4 GiB of them want a
                                leaf */
-    size_t moved_count_max; /* live mappings above which realloc copies page runs: the kernel limits maps */
+    size_t seams_count_max; /* seams of all pieces from which on none is gathered: the kernel limits maps */
+    size_t moved_count_max; /* live mappings above which realloc copies page runs, for the same reason */
 };
 extern struct hak_large_policy hak_large_policy;
 
@@ -44,7 +46,9 @@ struct hak_retain {
     size_t live_blocks;
     size_t live_bytes;
     size_t dirty_bytes;
-    size_t raised_bytes;    /* what proved cycles raised the floor by */
+    size_t peak_live_bytes; /* the most that live_bytes ever was */
+    size_t raised_bytes;    /* what proved cycles raised the floor by, within HAKMEM_RETAIN_MB */
+    size_t beyond_bytes;    /* what they want beyond that */
     size_t min_dirty_bytes; /* the least dirty_bytes since min_since_ms: memory that nobody wanted */
     uint64_t min_since_ms;
     uint64_t touched_ms;     /* the last operation */

@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "base/config.h"
 
-#define HAK_SEAMS_MAX 30u
+#define HAK_SEAMS_MAX 60u
 
 /* Invariant: count <= HAK_SEAMS_MAX; units[0..count) rise and are below the piece's length. */
 struct hak_seams {

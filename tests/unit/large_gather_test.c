@@ -6,6 +6,7 @@
  */
 #include "large_kit.h"
 
+#include "large/mapping.h"
 #include "support/target.h"
 
 /* Nothing goes back by itself, whatever is free. */
@@ -76,6 +77,67 @@ static void of_the_last_piece_only_what_is_missing_is_taken(void **state) {
     assert_int_equal(hak_large_count().kept_bytes, 3 * MIB);
     check_sound();
     release(p);
+    check_sound();
+}
+
+/* Each seam is a kernel mapping more: a program needs some for itself, and moving the block takes a call
+ * each. */
+static void seams_are_bounded_for_a_block_and_for_all(void **state) {
+    (void)state;
+    keep_pieces(8, MIB);
+    char *p = must_alloc(7 * MIB);
+    assert_int_equal(hak_mapping_totals.seams, 6); /* the eighth piece stays: 7 MiB in 7 parts */
+    release(p);
+    p = must_alloc(8 * MIB); /* of one piece with six seams, and one without */
+    assert_int_equal(hak_mapping_totals.seams, 7);
+    release(p);
+    char *lead = must_alloc(2 * MIB); /* the piece is cut: two parts here, six behind */
+    char *q = must_alloc(6 * MIB);
+    assert_int_equal(hak_mapping_totals.seams, 7);
+    release(lead);
+    release(q);
+    check_sound();
+    assert_true(hak_large_trim(0) != 0);
+    assert_int_equal(hak_mapping_totals.seams, 0);
+
+    struct hak_large_policy policy = hak_large_policy;
+    hak_large_policy.seams_count_max = 3;
+    char *blocks[4];
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        keep_pieces(4, MIB);
+        blocks[i] = must_alloc(3 * MIB);
+    }
+    assert_int_equal(hak_mapping_totals.seams, 4); /* two blocks of three pieces each, then no more */
+    hak_large_policy = policy;
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        release(blocks[i]);
+    }
+    check_sound();
+}
+
+/* Half a MiB between two seams on average, or moving the parts costs more than new pages. */
+static void a_block_has_few_seams_for_its_length(void **state) {
+    (void)state;
+    char *blocks[40];
+    char *walls[40];
+    size_t threshold = hak_large_map_threshold;
+    keep_everything();
+    hak_large_map_threshold = 256 * KIB;
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = must_alloc(320 * KIB);
+        use(blocks[i], 320 * KIB);
+        walls[i] = must_alloc(256 * KIB);
+    }
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        release(blocks[i]);
+    }
+    hak_large_map_threshold = threshold;
+    char *p = must_alloc(4 * MIB);
+    assert_in_range(hak_mapping_totals.seams, 6, 7);
+    release(p);
+    for (unsigned i = 0; i < COUNT_OF(walls); i++) {
+        release(walls[i]);
+    }
     check_sound();
 }
 
@@ -237,6 +299,8 @@ int main(void) {
         TEST(pieces_make_a_block_without_faults),
         TEST(what_the_pieces_lack_is_new),
         TEST(of_the_last_piece_only_what_is_missing_is_taken),
+        TEST(seams_are_bounded_for_a_block_and_for_all),
+        TEST(a_block_has_few_seams_for_its_length),
         TEST(calloc_of_a_gathered_block_is_zero),
         TEST(a_gathered_block_grows_by_moving_its_pages),
         TEST(every_part_may_refuse_to_move),

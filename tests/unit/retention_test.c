@@ -199,6 +199,61 @@ static void large_floor_stays_raised_for_a_thread_with_an_older_clock(void **sta
     assert_int_equal(proofs, 1);
 }
 
+/* Three cycles in which all of it was fetched again, at one moment. */
+static void prove_large(size_t bytes, uint64_t now_ms) {
+    for (unsigned cycle = 0; cycle < hak_large_policy.proof_count; cycle++) {
+        hak_retain_returned(bytes, now_ms);
+        hak_retain_fetched(bytes, now_ms);
+    }
+}
+
+/* How much may stay now. */
+static size_t large_limit_bytes(void) {
+    size_t kept_bytes = 100000 * MIB;
+    hak_retain_add_dirty(kept_bytes);
+    size_t excess_bytes = hak_retain_excess();
+    hak_retain_remove_dirty(kept_bytes);
+    return kept_bytes - excess_bytes;
+}
+
+/* A big heap whose size goes up and down keeps what it needs for that, but less than would raise its peak. */
+static void a_level_of_large_blocks_raises_their_floor_beyond_the_option(void **state) {
+    (void)state;
+    struct hak_retain before = hak_retain;
+    size_t others_bytes = hak_retention_raised_bytes(HAK_RETAINER_SLABS);
+    uint64_t now_ms = before.touched_ms + 1000000;
+    hak_retention_note_raised(HAK_RETAINER_SLABS, 0);
+    hak_retain = (struct hak_retain){.touched_ms = now_ms, .min_since_ms = now_ms};
+    size_t base_bytes = hak_large_policy.floor_bytes;
+    size_t option_bytes = (size_t)hak_options.retain_mb * MIB;
+    size_t limit_bytes[6];
+    hak_retain_add_live(500 * MIB);
+    hak_retain_add_live(500 * MIB);
+    hak_retain_remove_live(500 * MIB);
+    limit_bytes[0] = large_limit_bytes(); /* nothing is proved */
+    prove_large(200 * MIB, now_ms);
+    limit_bytes[1] = large_limit_bytes();
+    hak_retain_add_live(450 * MIB);
+    limit_bytes[2] = large_limit_bytes(); /* near the peak */
+    hak_retain_remove_live(450 * MIB);
+    hak_retain_remove_live(500 * MIB);
+    limit_bytes[3] = large_limit_bytes(); /* nothing is live */
+    prove_large(200 * MIB, now_ms);
+    hak_retain_add_live(100 * MIB);
+    limit_bytes[4] = large_limit_bytes(); /* half of what is live */
+    hak_retain_touch(now_ms + 10 * hak_large_policy.proof_ms);
+    limit_bytes[5] = large_limit_bytes(); /* after idle seconds */
+    hak_retain = before;
+    hak_retention_note_raised(HAK_RETAINER_LARGE, before.raised_bytes);
+    hak_retention_note_raised(HAK_RETAINER_SLABS, others_bytes);
+    assert_int_equal(limit_bytes[0], base_bytes + 500 * MIB / 8);
+    assert_int_equal(limit_bytes[1], base_bytes + 500 * MIB / 8 + 200 * MIB);
+    assert_int_equal(limit_bytes[2], base_bytes + 950 * MIB / 8 + option_bytes + 50 * MIB);
+    assert_int_equal(limit_bytes[3], base_bytes + option_bytes);
+    assert_int_equal(limit_bytes[4], base_bytes + 100 * MIB / 8 + option_bytes + 50 * MIB);
+    assert_int_equal(limit_bytes[5], base_bytes + 100 * MIB / 8);
+}
+
 /* Beside the options' own: the large floor's, which is no option. */
 static void a_container_bounds_the_floor_of_large_blocks(void **state) {
     (void)state;
@@ -233,6 +288,7 @@ int main(void) {
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
         cmocka_unit_test(large_floor_stays_raised_for_a_thread_with_an_older_clock),
+        cmocka_unit_test(a_level_of_large_blocks_raises_their_floor_beyond_the_option),
         cmocka_unit_test(a_container_bounds_the_floor_of_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,8 @@ static void a_damaged_mapping_is_named(void **state) {
     EXPECT(mapping->after, &fake, "mapping: kept neighbours are not joined");
     EXPECT(hak_mapping_totals.live_count, hak_mapping_totals.live_count + 1,
            "mapping: totals differ from the sums");
+    EXPECT(hak_mapping_totals.seams, hak_mapping_totals.seams + 1,
+           "mapping: there are more seams, or fewer, than were counted");
 }
 
 static void sums_that_do_not_add_up_are_named(void **state) {
