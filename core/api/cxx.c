@@ -5,6 +5,10 @@
  * and tries again, then throws std::bad_alloc; the nothrow forms return NULL instead. An alignment that is no
  * power of two is undefined; as in libstdc++ it fails at once. Sizes and alignments given to delete are
  * promises, looked at in checked mode alone. Any thread.
+ *
+ * A program may replace some of them, and the others' default is defined by these: the array forms call the
+ * plain ones, the nothrow forms those that throw, the sized deletes those without a size. A program whose own
+ * operator new(size_t) and operator delete(void *) belong together relies on it.
  */
 #include "api/cxx_catch.h"
 #include "api/cxx_runtime.h"
@@ -16,13 +20,34 @@
 /* ThreadSanitizer brings operators of its own. */
 #if !HAK_TSAN
 
-/* Mangled names are plain identifiers of C. size_t is `m` in them wherever hakmem runs. */
+/*
+ * Mangled names are plain identifiers of C. size_t is `m` in them wherever hakmem runs. Weak, so that a
+ * program that is linked with the archive may replace some, and so that the compiler believes it.
+ */
 #define OPERATOR_NEW(mangled, ...)                                                                           \
-    HAK_API void *mangled(__VA_ARGS__);                                                                      \
+    HAK_API __attribute__((weak)) void *mangled(__VA_ARGS__);                                                \
     void *mangled(__VA_ARGS__)
 #define OPERATOR_DELETE(mangled, ...)                                                                        \
-    HAK_API void mangled(__VA_ARGS__);                                                                       \
+    HAK_API __attribute__((weak)) void mangled(__VA_ARGS__);                                                 \
     void mangled(__VA_ARGS__)
+
+/* One by which others are defined is hakmem's own function under a second name, the one that programs
+ * replace. */
+#define OWN(mangled) hak_own_##mangled
+#define BASE_NEW(mangled, ...)                                                                               \
+    void *OWN(mangled)(__VA_ARGS__);                                                                         \
+    HAK_API void *mangled(__VA_ARGS__) __attribute__((weak, alias("hak_own_" #mangled)));                    \
+    void *OWN(mangled)(__VA_ARGS__)
+#define BASE_DELETE(mangled, ...)                                                                            \
+    void OWN(mangled)(__VA_ARGS__);                                                                          \
+    HAK_API void mangled(__VA_ARGS__) __attribute__((weak, alias("hak_own_" #mangled)));                     \
+    void OWN(mangled)(__VA_ARGS__)
+
+/* What the program calls by that name: its own or an earlier library's, if there is one. The compiler would
+ * take it for hakmem's, whose definition it sees. */
+#define CALLED(mangled) ((__typeof(&mangled))hak_in_register((uintptr_t)(mangled)))
+
+#define IS_REPLACED(mangled) HAK_UNLIKELY(CALLED(mangled) != OWN(mangled))
 
 /* ---- new -------------------------------------------------------------------------------------------- */
 
@@ -46,11 +71,15 @@ static HAK_COLD void *new_slow(size_t alignment, size_t bytes) {
     }
 }
 
+static void call_handler(void *handler) {
+    (*(hak_new_handler *)handler)();
+}
+
 /* The same; returns NULL instead of throwing, also when the handler throws. */
 static HAK_COLD void *new_nothrow_slow(size_t alignment, size_t bytes) {
     for (;;) {
         hak_new_handler handler = hak_cxx_new_handler();
-        if (handler == NULL || !hak_cxx_call_caught(handler)) {
+        if (handler == NULL || !hak_cxx_call_caught(call_handler, &handler)) {
             return NULL;
         }
         void *block = allocate(alignment, bytes);
@@ -94,47 +123,92 @@ static void *new_aligned_nothrow(size_t bytes, size_t alignment) {
     return HAK_LIKELY(block != NULL) ? block : new_nothrow_slow(alignment, bytes);
 }
 
+/* A call of an operator of the program's that may throw. */
+struct program_new {
+    void *(*plain)(size_t bytes); /* or NULL */
+    void *(*aligned)(size_t bytes, size_t alignment);
+    size_t bytes;
+    size_t alignment;
+    void *block;
+};
+
+static void call_program_new(void *context) {
+    struct program_new *call = context;
+    call->block =
+        call->plain != NULL ? call->plain(call->bytes) : call->aligned(call->bytes, call->alignment);
+}
+
+/* What the program's operator new returns, NULL when it throws. */
+static HAK_COLD void *program_new_nothrow(void *(*plain)(size_t bytes), size_t bytes) {
+    struct program_new call = {.plain = plain, .bytes = bytes};
+    return hak_cxx_call_caught(call_program_new, &call) ? call.block : NULL;
+}
+
+static HAK_COLD void *program_new_aligned_nothrow(void *(*aligned)(size_t bytes, size_t alignment),
+                                                  size_t bytes, size_t alignment) {
+    struct program_new call = {.aligned = aligned, .bytes = bytes, .alignment = alignment};
+    return hak_cxx_call_caught(call_program_new, &call) ? call.block : NULL;
+}
+
 /* operator new(size_t) */
-OPERATOR_NEW(_Znwm, size_t bytes) {
+BASE_NEW(_Znwm, size_t bytes) {
     return new_plain(bytes);
 }
 
 /* operator new[](size_t) */
-OPERATOR_NEW(_Znam, size_t bytes) {
+BASE_NEW(_Znam, size_t bytes) {
+    if (IS_REPLACED(_Znwm)) {
+        return CALLED(_Znwm)(bytes);
+    }
     return new_plain(bytes);
 }
 
 /* operator new(size_t, nothrow_t const &) */
 OPERATOR_NEW(_ZnwmRKSt9nothrow_t, size_t bytes, const void *tag) {
     (void)tag;
+    if (IS_REPLACED(_Znwm)) {
+        return program_new_nothrow(CALLED(_Znwm), bytes);
+    }
     return new_nothrow(bytes);
 }
 
 /* operator new[](size_t, nothrow_t const &) */
 OPERATOR_NEW(_ZnamRKSt9nothrow_t, size_t bytes, const void *tag) {
     (void)tag;
+    if (IS_REPLACED(_Znam) || IS_REPLACED(_Znwm)) {
+        return program_new_nothrow(CALLED(_Znam), bytes);
+    }
     return new_nothrow(bytes);
 }
 
 /* operator new(size_t, align_val_t) */
-OPERATOR_NEW(_ZnwmSt11align_val_t, size_t bytes, size_t alignment) {
+BASE_NEW(_ZnwmSt11align_val_t, size_t bytes, size_t alignment) {
     return new_aligned(bytes, alignment);
 }
 
 /* operator new[](size_t, align_val_t) */
-OPERATOR_NEW(_ZnamSt11align_val_t, size_t bytes, size_t alignment) {
+BASE_NEW(_ZnamSt11align_val_t, size_t bytes, size_t alignment) {
+    if (IS_REPLACED(_ZnwmSt11align_val_t)) {
+        return CALLED(_ZnwmSt11align_val_t)(bytes, alignment);
+    }
     return new_aligned(bytes, alignment);
 }
 
 /* operator new(size_t, align_val_t, nothrow_t const &) */
 OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment, const void *tag) {
     (void)tag;
+    if (IS_REPLACED(_ZnwmSt11align_val_t)) {
+        return program_new_aligned_nothrow(CALLED(_ZnwmSt11align_val_t), bytes, alignment);
+    }
     return new_aligned_nothrow(bytes, alignment);
 }
 
 /* operator new[](size_t, align_val_t, nothrow_t const &) */
 OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment, const void *tag) {
     (void)tag;
+    if (IS_REPLACED(_ZnamSt11align_val_t) || IS_REPLACED(_ZnwmSt11align_val_t)) {
+        return program_new_aligned_nothrow(CALLED(_ZnamSt11align_val_t), bytes, alignment);
+    }
     return new_aligned_nothrow(bytes, alignment);
 }
 
@@ -144,22 +218,34 @@ OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment,
 #define DELETE_ARRAY_NAME "operator delete[]"
 
 /* operator delete(void *) */
-OPERATOR_DELETE(_ZdlPv, void *block) {
+BASE_DELETE(_ZdlPv, void *block) {
     hak_free_gate(block, DELETE_NAME);
 }
 
 /* operator delete[](void *) */
-OPERATOR_DELETE(_ZdaPv, void *block) {
+BASE_DELETE(_ZdaPv, void *block) {
+    if (IS_REPLACED(_ZdlPv)) {
+        CALLED(_ZdlPv)(block);
+        return;
+    }
     hak_free_gate(block, DELETE_ARRAY_NAME);
 }
 
 /* operator delete(void *, size_t) */
 OPERATOR_DELETE(_ZdlPvm, void *block, size_t bytes) {
+    if (IS_REPLACED(_ZdlPv)) {
+        CALLED(_ZdlPv)(block);
+        return;
+    }
     hak_free_gate_claiming(block, DELETE_NAME, bytes, 0);
 }
 
 /* operator delete[](void *, size_t) */
 OPERATOR_DELETE(_ZdaPvm, void *block, size_t bytes) {
+    if (IS_REPLACED(_ZdaPv) || IS_REPLACED(_ZdlPv)) {
+        CALLED(_ZdaPv)(block);
+        return;
+    }
     hak_free_gate_claiming(block, DELETE_ARRAY_NAME, bytes, 0);
 }
 
@@ -168,45 +254,66 @@ OPERATOR_DELETE(_ZdaPvm, void *block, size_t bytes) {
 /* operator delete(void *, nothrow_t const &) */
 OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, void *block, const void *tag) {
     (void)tag;
-    hak_free_as(DELETE_NAME, block);
+    CALLED(_ZdlPv)(block);
 }
 
 /* operator delete[](void *, nothrow_t const &) */
 OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, void *block, const void *tag) {
     (void)tag;
-    hak_free_as(DELETE_ARRAY_NAME, block);
+    CALLED(_ZdaPv)(block);
 }
 
 /* operator delete(void *, align_val_t) */
-OPERATOR_DELETE(_ZdlPvSt11align_val_t, void *block, size_t alignment) {
+BASE_DELETE(_ZdlPvSt11align_val_t, void *block, size_t alignment) {
     hak_free_claiming_as(DELETE_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 /* operator delete[](void *, align_val_t) */
-OPERATOR_DELETE(_ZdaPvSt11align_val_t, void *block, size_t alignment) {
+BASE_DELETE(_ZdaPvSt11align_val_t, void *block, size_t alignment) {
+    if (IS_REPLACED(_ZdlPvSt11align_val_t)) {
+        CALLED(_ZdlPvSt11align_val_t)(block, alignment);
+        return;
+    }
     hak_free_claiming_as(DELETE_ARRAY_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
+}
+
+/* What is left has a claim: what the program has in their place, or the gate. */
+static void delete_claiming(void *block, size_t bytes, size_t alignment) {
+    if (IS_REPLACED(_ZdlPvSt11align_val_t)) {
+        CALLED(_ZdlPvSt11align_val_t)(block, alignment);
+        return;
+    }
+    hak_free_claiming_as(DELETE_NAME, block, bytes, alignment);
+}
+
+static void delete_array_claiming(void *block, size_t bytes, size_t alignment) {
+    if (IS_REPLACED(_ZdaPvSt11align_val_t) || IS_REPLACED(_ZdlPvSt11align_val_t)) {
+        CALLED(_ZdaPvSt11align_val_t)(block, alignment);
+        return;
+    }
+    hak_free_claiming_as(DELETE_ARRAY_NAME, block, bytes, alignment);
 }
 
 /* operator delete(void *, size_t, align_val_t) */
 OPERATOR_DELETE(_ZdlPvmSt11align_val_t, void *block, size_t bytes, size_t alignment) {
-    hak_free_claiming_as(DELETE_NAME, block, bytes, alignment);
+    delete_claiming(block, bytes, alignment);
 }
 
 /* operator delete[](void *, size_t, align_val_t) */
 OPERATOR_DELETE(_ZdaPvmSt11align_val_t, void *block, size_t bytes, size_t alignment) {
-    hak_free_claiming_as(DELETE_ARRAY_NAME, block, bytes, alignment);
+    delete_array_claiming(block, bytes, alignment);
 }
 
 /* operator delete(void *, align_val_t, nothrow_t const &) */
 OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment, const void *tag) {
     (void)tag;
-    hak_free_claiming_as(DELETE_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
+    delete_claiming(block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 /* operator delete[](void *, align_val_t, nothrow_t const &) */
 OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, void *block, size_t alignment, const void *tag) {
     (void)tag;
-    hak_free_claiming_as(DELETE_ARRAY_NAME, block, HAK_CLAIMS_NO_SIZE, alignment);
+    delete_array_claiming(block, HAK_CLAIMS_NO_SIZE, alignment);
 }
 
 #endif

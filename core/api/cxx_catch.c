@@ -5,6 +5,7 @@
  * runtime uses.
  */
 #include "api/cxx_catch.h"
+#include "api/cxx_runtime.h"
 #include "base/atomic.h"
 #include <stdint.h>
 #include <unwind.h>
@@ -18,10 +19,10 @@ extern void *weak_begin_catch(void *) __asm__("__cxa_begin_catch") __attribute__
 extern void weak_end_catch(void) __asm__("__cxa_end_catch") __attribute__((weak));
 
 /*
- * Calls handler(); returns NULL, or the exception object when hak_cxx_personality() has landed the unwinder
- * at hak_cxx_landing.
+ * Calls function(context); returns NULL, or the exception object when hak_cxx_personality() has landed the
+ * unwinder at hak_cxx_landing.
  */
-void *hak_cxx_call(hak_new_handler handler) __attribute__((visibility("hidden")));
+void *hak_cxx_call(void (*function)(void *), void *context) __attribute__((visibility("hidden")));
 extern char hak_cxx_landing[] __attribute__((visibility("hidden")));
 
 _Unwind_Reason_Code hak_cxx_personality(int version, _Unwind_Action actions, uint64_t exception_class,
@@ -40,7 +41,9 @@ __asm__(".text\n"
         "    endbr64\n"
         "    subq $8, %rsp\n"
         ".cfi_def_cfa_offset 16\n"
-        "    call *%rdi\n"
+        "    movq %rdi, %rax\n"
+        "    movq %rsi, %rdi\n"
+        "    call *%rax\n"
         "    xorl %eax, %eax\n"
         "hak_cxx_landing:\n" /* rax: NULL, or the exception */
         "    endbr64\n"
@@ -63,7 +66,9 @@ __asm__(".text\n"
         ".cfi_offset 29, -16\n"
         ".cfi_offset 30, -8\n"
         "    mov x29, sp\n"
-        "    blr x0\n"
+        "    mov x9, x0\n"
+        "    mov x0, x1\n"
+        "    blr x9\n"
         "    mov x0, #0\n"
         "hak_cxx_landing:\n" /* x0: NULL, or the exception */
         "    ldp x29, x30, [sp], #16\n"
@@ -95,7 +100,7 @@ _Unwind_Reason_Code hak_cxx_personality(int version, _Unwind_Action actions, uin
     if (actions & _UA_SEARCH_PHASE) {
         return _URC_HANDLER_FOUND;
     }
-    /* relaxed: this thread stored both before it called the handler */
+    /* relaxed: this thread stored both before it made the call */
     set_register_function set_gr = hak_atomic_load_relaxed(&set_register);
     set_address_function set_ip = hak_atomic_load_relaxed(&set_address); /* relaxed: as above */
     set_gr(context, __builtin_eh_return_data_regno(0), (_Unwind_Word)(uintptr_t)exception);
@@ -103,18 +108,18 @@ _Unwind_Reason_Code hak_cxx_personality(int version, _Unwind_Action actions, uin
     return _URC_INSTALL_CONTEXT;
 }
 
-bool hak_cxx_call_caught(hak_new_handler handler) {
+bool hak_cxx_call_caught(void (*function)(void *context), void *context) {
     set_register_function set_gr = hak_cxx_symbol(_Unwind_SetGR, "_Unwind_SetGR");
     set_address_function set_ip = hak_cxx_symbol(_Unwind_SetIP, "_Unwind_SetIP");
     void *(*begin_catch)(void *) = hak_cxx_symbol(weak_begin_catch, "__cxa_begin_catch");
     void (*end_catch)(void) = hak_cxx_symbol(weak_end_catch, "__cxa_end_catch");
     if (set_gr == NULL || set_ip == NULL || begin_catch == NULL || end_catch == NULL) {
-        handler();
+        function(context);
         return true;
     }
     hak_atomic_store_relaxed(&set_register, set_gr); /* relaxed: see hak_cxx_personality() */
     hak_atomic_store_relaxed(&set_address, set_ip);  /* relaxed: the same */
-    void *exception = hak_cxx_call(handler);
+    void *exception = hak_cxx_call(function, context);
     if (exception == NULL) {
         return true;
     }

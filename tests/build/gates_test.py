@@ -21,11 +21,11 @@ MOST = {
     "malloc": 18,
     "free": 30,
     "_Znwm": 18,
-    "_Znam": 18,
+    "_Znam": 22,  # whether the program has replaced those that it is defined by: four, also below
     "_ZdlPv": 30,
-    "_ZdaPv": 30,
-    "_ZdlPvm": 33,  # the size is kept for the slow path, where checked mode looks at it
-    "_ZdaPvm": 33,
+    "_ZdaPv": 34,
+    "_ZdlPvm": 37,  # and the size is kept for the slow path, where checked mode looks at it
+    "_ZdaPvm": 40,
 }
 FORBIDDEN = re.compile(r"(call|push|pop|enter|leave|loop|rep|lock|xchg|cmpxchg|mfence)")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")

@@ -60,6 +60,35 @@ int main(void) {
     return hak_version() < 0;
 }
 END
+# Two operators of its own, by which the others are defined.
+cat >operators.cc <<'END'
+#include <cstdlib>
+#include <new>
+#include <string>
+
+static long live;
+
+void *operator new(std::size_t bytes) {
+    live++;
+    return static_cast<char *>(std::malloc(bytes + 16)) + 16;
+}
+
+void operator delete(void *block) noexcept {
+    if (block != nullptr) {
+        live--;
+        std::free(static_cast<char *>(block) - 16);
+    }
+}
+
+int main(int argc, char **argv) {
+    std::string *texts = new std::string[3]{std::string(100, 'a'), argv[0], std::string(argc * 50u, 'b')};
+    int *one = new (std::nothrow) int(argc);
+    bool is_whole = texts[0].size() == 100 && *one == argc && live >= 4;
+    delete one;
+    delete[] texts;
+    return is_whole && live == 0 ? 0 : 1;
+}
+END
 cat >program.cc <<'END'
 #include <hakmem.h>
 #include <map>
@@ -148,6 +177,9 @@ expect_not 'cxx-archive: needs no library' needs_hakmem cxx-archive
 links archive-no-lto "$CC" -fno-lto program.c "${flags[@]}" "$prefix/lib/libhakmem.a" -pthread
 links archive-lto "$CC" -O2 -flto program.c "${flags[@]}" "$prefix/lib/libhakmem.a" -pthread
 links whole-static "$CC" -static -fno-lto program.c "${flags[@]}" -lhakmem -pthread
+links cxx-operators-archive "$CXX" operators.cc "${flags[@]}" "$prefix/lib/libhakmem.a"
+links cxx-operators-lto "$CXX" -O2 -flto operators.cc "${flags[@]}" "$prefix/lib/libhakmem.a"
+links cxx-operators-by-name "$CXX" operators.cc "${flags[@]}" -lhakmem
 links cxx-whole-static "$CXX" -static -fno-lto program.cc "${flags[@]}" -lhakmem
 
 expect 'make uninstall' make -C "$tree" CC="$CC" PREFIX="$prefix" uninstall
