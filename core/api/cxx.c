@@ -139,14 +139,7 @@ static void call_program_new(void *context) {
 }
 
 /* What the program's operator new returns, NULL when it throws. */
-static HAK_COLD void *program_new_nothrow(void *(*plain)(size_t bytes), size_t bytes) {
-    struct program_new call = {.plain = plain, .bytes = bytes};
-    return hak_cxx_call_caught(call_program_new, &call) ? call.block : NULL;
-}
-
-static HAK_COLD void *program_new_aligned_nothrow(void *(*aligned)(size_t bytes, size_t alignment),
-                                                  size_t bytes, size_t alignment) {
-    struct program_new call = {.aligned = aligned, .bytes = bytes, .alignment = alignment};
+static HAK_COLD void *program_new_nothrow(struct program_new call) {
     return hak_cxx_call_caught(call_program_new, &call) ? call.block : NULL;
 }
 
@@ -167,7 +160,7 @@ BASE_NEW(_Znam, size_t bytes) {
 OPERATOR_NEW(_ZnwmRKSt9nothrow_t, size_t bytes, const void *tag) {
     (void)tag;
     if (IS_REPLACED(_Znwm)) {
-        return program_new_nothrow(CALLED(_Znwm), bytes);
+        return program_new_nothrow((struct program_new){.plain = CALLED(_Znwm), .bytes = bytes});
     }
     return new_nothrow(bytes);
 }
@@ -176,7 +169,7 @@ OPERATOR_NEW(_ZnwmRKSt9nothrow_t, size_t bytes, const void *tag) {
 OPERATOR_NEW(_ZnamRKSt9nothrow_t, size_t bytes, const void *tag) {
     (void)tag;
     if (IS_REPLACED(_Znam) || IS_REPLACED(_Znwm)) {
-        return program_new_nothrow(CALLED(_Znam), bytes);
+        return program_new_nothrow((struct program_new){.plain = CALLED(_Znam), .bytes = bytes});
     }
     return new_nothrow(bytes);
 }
@@ -198,7 +191,8 @@ BASE_NEW(_ZnamSt11align_val_t, size_t bytes, size_t alignment) {
 OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment, const void *tag) {
     (void)tag;
     if (IS_REPLACED(_ZnwmSt11align_val_t)) {
-        return program_new_aligned_nothrow(CALLED(_ZnwmSt11align_val_t), bytes, alignment);
+        return program_new_nothrow((struct program_new){
+            .aligned = CALLED(_ZnwmSt11align_val_t), .bytes = bytes, .alignment = alignment});
     }
     return new_aligned_nothrow(bytes, alignment);
 }
@@ -207,7 +201,8 @@ OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment,
 OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, size_t bytes, size_t alignment, const void *tag) {
     (void)tag;
     if (IS_REPLACED(_ZnamSt11align_val_t) || IS_REPLACED(_ZnwmSt11align_val_t)) {
-        return program_new_aligned_nothrow(CALLED(_ZnamSt11align_val_t), bytes, alignment);
+        return program_new_nothrow((struct program_new){
+            .aligned = CALLED(_ZnamSt11align_val_t), .bytes = bytes, .alignment = alignment});
     }
     return new_aligned_nothrow(bytes, alignment);
 }

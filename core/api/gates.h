@@ -6,10 +6,7 @@
 
 #include "hakmem.h"
 
-/* free() under another name. */
-void hak_free_as(const char *function, void *block);
-
-/* The same with what the caller claims of the block: see struct hak_claim. */
+/* free() under another name, with what the caller claims of the block: see struct hak_claim. */
 void hak_free_claiming_as(const char *function, void *block, size_t bytes, size_t align);
 
 #endif

@@ -25,10 +25,6 @@ HAK_GATE HAK_API void free(void *block) {
     hak_free_gate(block, "free");
 }
 
-void hak_free_as(const char *function, void *block) {
-    hak_free_gate(block, function);
-}
-
 void hak_free_claiming_as(const char *function, void *block, size_t bytes, size_t align) {
     hak_free_gate_claiming(block, function, bytes, align);
 }

@@ -13,10 +13,21 @@
 #include <errno.h>
 #include <string.h>
 
+/*
+ * Whether the free gate would take the block; if so, the row of its class and its header. In checked mode and
+ * the like it takes none, nor NULL.
+ */
+HAK_ALWAYS_INLINE bool is_own_live(const void *block, size_t *row, hak_header **header) {
+    const struct hak_registry *registry = hak_registry_at_hand();
+    hak_word word = hak_registry_word_in(registry, block);
+    *row = hak_own_row(word);
+    return HAK_LIKELY(*row <= HAK_LAST_SLAB_ROW) &&
+           HAK_LIKELY(hak_first_is_live(registry, word, *row, block, header));
+}
+
 /* ---- aligned ----------------------------------------------------------------------------------- */
 
-/* The block size of the smallest class that does, 0 for none. */
-HAK_ALWAYS_INLINE size_t class_bytes_for(size_t align, size_t bytes) {
+size_t hak_request_class_bytes(size_t align, size_t bytes) {
     if (HAK_UNLIKELY(bytes > HAK_MID_MAX_BYTES || align > HAK_MID_MAX_BYTES)) {
         return 0;
     }
@@ -30,10 +41,6 @@ HAK_ALWAYS_INLINE size_t class_bytes_for(size_t align, size_t bytes) {
         c++; /* the last class is a multiple of them all */
     }
     return hak_class_block_bytes[c];
-}
-
-size_t hak_request_class_bytes(size_t align, size_t bytes) {
-    return class_bytes_for(align, bytes);
 }
 
 static HAK_NOINLINE void *large_aligned(size_t align, size_t bytes) {
@@ -68,7 +75,7 @@ void *hak_request_aligned(size_t align, size_t bytes) {
     if (hak_is_checked()) {
         return hak_checked_alloc(bytes, align, false);
     }
-    size_t class_bytes = class_bytes_for(align, bytes);
+    size_t class_bytes = hak_request_class_bytes(align, bytes);
     if (HAK_UNLIKELY(class_bytes == 0)) {
         return large_aligned(align, bytes);
     }
@@ -158,18 +165,14 @@ static HAK_NOINLINE void *move_own(const char *function, void *block, hak_header
     return moved;
 }
 
-/* A block that the free gate would take and a size of malloc's hit path: what it does in checked mode and the
- * like comes to realloc_far() as well, since the gate then takes none. */
+/* A block that the free gate would take and a size of malloc's hit path. */
 void *hak_request_realloc(const char *function, void *block, size_t bytes) {
     if (block == NULL) {
         return hak_alloc_gate(bytes);
     }
-    const struct hak_registry *registry = hak_registry_at_hand();
-    hak_word word = hak_registry_word_in(registry, block);
-    size_t row = hak_own_row(word);
     hak_header *header;
-    if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW || bytes - 1 >= HAK_MID_MAX_BYTES) ||
-        HAK_UNLIKELY(!hak_first_is_live(registry, word, row, block, &header))) {
+    size_t row;
+    if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES) || HAK_UNLIKELY(!is_own_live(block, &row, &header))) {
         return realloc_far(function, block, bytes);
     }
     if (HAK_LIKELY(fits_in_place((unsigned)row - HAK_HEADER_LIVE, bytes))) {
@@ -181,14 +184,10 @@ void *hak_request_realloc(const char *function, void *block, size_t bytes) {
 /* ---- questions --------------------------------------------------------------------------------- */
 
 size_t hak_request_usable(const char *function, const void *block) {
-    const struct hak_registry *registry = hak_registry_at_hand();
-    hak_word word = hak_registry_word_in(registry, block);
-    size_t row = hak_own_row(word);
     hak_header *header;
-    if (HAK_LIKELY(row <= HAK_LAST_SLAB_ROW) &&
-        HAK_LIKELY(hak_first_is_live(registry, word, row, block, &header))) {
-        return hak_class_block_bytes[row -
-                                     HAK_HEADER_LIVE]; /* not in checked mode: the gate takes none then */
+    size_t row;
+    if (HAK_LIKELY(is_own_live(block, &row, &header))) {
+        return hak_class_block_bytes[row - HAK_HEADER_LIVE];
     }
     if (block == NULL) {
         return 0;

@@ -73,7 +73,7 @@ bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
 
 /* OS pages of the run of the program's that starts exactly at `p`, 0 when none does. Without the lock: what
  * the block's owner would hear with it. */
-HAK_INLINE unsigned hak_extent_handed_pages(const struct hak_extent *extent, const void *p) {
+HAK_INLINE uint16_t hak_extent_handed_pages(const struct hak_extent *extent, const void *p) {
     size_t page_bytes = hak_os_page_bytes();
     size_t offset = (uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1);
     if (!hak_is_aligned(offset, page_bytes)) {

@@ -101,23 +101,16 @@ void hak_mapping_cut_seams(struct hak_mapping *mapping, size_t bytes, struct hak
     hak_mapping_totals.seams -= gone->count;
 }
 
-void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, const struct hak_seams *gone) {
-    hak_seams_append(&mapping->seams, gone, bytes);
+void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, struct hak_seams *gone) {
     hak_mapping_totals.seams += gone->count;
+    hak_seams_append(&mapping->seams, gone, bytes);
 }
 
 void hak_mapping_take_seams(struct hak_mapping *mapping, size_t offset_bytes, struct hak_mapping *part) {
     size_t before = mapping->seams.count + part->seams.count;
     hak_seams_add(&mapping->seams, offset_bytes);
     hak_seams_append_inner(&mapping->seams, &part->seams, offset_bytes);
-    part->seams.count = 0;
     hak_mapping_totals.seams += mapping->seams.count - before;
-}
-
-/* The same for a piece that is joined as it lies. */
-static void move_seams(struct hak_mapping *mapping, size_t offset_bytes, struct hak_seams *from) {
-    hak_seams_append(&mapping->seams, from, offset_bytes);
-    from->count = 0;
 }
 
 /* ---- neighbours ---- */
@@ -148,7 +141,7 @@ static void join_after(struct hak_mapping *mapping) {
     if (after->dirty_bytes != 0) {
         mapping->dirty_bytes = mapping->bytes + after->dirty_bytes;
     }
-    move_seams(mapping, mapping->bytes, &after->seams);
+    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
     mapping->bytes += after->bytes;
     mapping->after = after->after;
     if (mapping->after != NULL) {
@@ -341,7 +334,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     }
     unlink_kept(after);
     if (!is_cut) {
-        move_seams(mapping, mapping->bytes, &after->seams);
+        hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
         hak_mapping_resize_live(mapping, mapping->bytes + after->bytes);
         mapping->after = after->after;
         if (mapping->after != NULL) {
@@ -354,7 +347,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     }
     struct hak_seams rest;
     hak_seams_cut(&after->seams, more_bytes, &rest);
-    move_seams(mapping, mapping->bytes, &after->seams);
+    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
     after->seams = rest;
     hak_mapping_resize_live(mapping, bytes);
     after->base += more_bytes;

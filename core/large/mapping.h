@@ -102,7 +102,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes);
 /* The piece loses the seams from `bytes` on, which come out in *gone, since its end is about to be unmapped;
  * and gets them back if that failed. */
 void hak_mapping_cut_seams(struct hak_mapping *mapping, size_t bytes, struct hak_seams *gone);
-void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, const struct hak_seams *gone);
+void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, struct hak_seams *gone);
 
 /* The pages of `part`, a piece in transit, now lie in `mapping` from `offset_bytes` on: a seam there, and the
  * part's. It has none then. */

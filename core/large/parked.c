@@ -53,7 +53,7 @@ static void *address_in(uintptr_t value) {
 }
 
 static unsigned page_of(const void *p) {
-    return (unsigned)(((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1)) >> hak_ctz64(hak_os_page_bytes()));
+    return (unsigned)(((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1)) / hak_os_page_bytes());
 }
 
 /* The extent of a run that the caller owns. */
@@ -67,7 +67,7 @@ void *hak_parked_take(size_t bytes, void **evicted) {
     if (bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) || is_time_for_slow()) {
         return NULL;
     }
-    uintptr_t pages = hak_os_page_round(bytes) >> hak_ctz64(hak_os_page_bytes());
+    uintptr_t pages = hak_os_page_round(bytes) / hak_os_page_bytes();
     _Atomic uintptr_t *slot = slot_for(pages);
     uintptr_t found = hak_atomic_load_relaxed(slot); /* relaxed: the swap decides */
     bool is_asked_again = (found & PAGES_MASK & ~ASKED_ONCE) == pages;
@@ -89,11 +89,8 @@ void *hak_parked_take(size_t bytes, void **evicted) {
 }
 
 bool hak_parked_put(struct hak_extent *extent, void *p) {
-    if (!hak_is_aligned((uintptr_t)p, hak_os_page_bytes())) {
-        return false;
-    }
+    uint16_t pages = hak_extent_handed_pages(extent, p); /* the swap decides */
     _Atomic uint16_t *handed = &extent->handed_pages[page_of(p)];
-    uint16_t pages = hak_atomic_load_relaxed(handed); /* relaxed: the swap decides */
     _Atomic uintptr_t *slot = slot_for(pages);
     uintptr_t wanted = pages;
     /* relaxed: any value stored meanwhile is a right one */

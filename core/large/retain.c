@@ -4,6 +4,7 @@
 #include "large/retain.h"
 #include "base/assert.h"
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "conf/options.h"
 #include "large/parked.h"
 #include "slab/retention.h"
@@ -48,19 +49,21 @@ static void set_raised(size_t bytes) {
     hak_retention_note_raised(HAK_RETAINER_LARGE, bytes);
 }
 
-static size_t base_floor_bytes(void) {
-    return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
+static void forget_raised(void) {
+    hak_retain.beyond_bytes = 0;
+    set_raised(0);
 }
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
+static size_t base_floor_bytes(void) {
+    return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
 }
 
 /* By how much the floor may be beyond HAKMEM_RETAIN_MB now. */
 static size_t beyond_max_bytes(void) {
     size_t below_peak_bytes = hak_retain.peak_live_bytes - hak_retain.live_bytes;
-    return hak_options.retain_mb == 0 ? 0
-                                      : smaller(hak_retain.live_bytes >> BEYOND_LIVE_SHIFT, below_peak_bytes);
+    return hak_options.retain_mb == 0
+               ? 0
+               : hak_smaller(hak_retain.live_bytes >> BEYOND_LIVE_SHIFT, below_peak_bytes);
 }
 
 /* Half of what lay idle for a whole step, beyond the floor as it is without proof, is not worth keeping. */
@@ -71,9 +74,10 @@ static void lower_by_idle(size_t idle_bytes) {
     }
     /* Rounded up, so that the floor reaches its base. */
     size_t fall_bytes = (idle_bytes - base_bytes + 1) / 2;
-    size_t beyond_fall_bytes = smaller(fall_bytes, hak_retain.beyond_bytes);
+    size_t beyond_fall_bytes = hak_smaller(fall_bytes, hak_retain.beyond_bytes);
     hak_retain.beyond_bytes -= beyond_fall_bytes;
-    set_raised(hak_retain.raised_bytes - smaller(fall_bytes - beyond_fall_bytes, hak_retain.raised_bytes));
+    set_raised(hak_retain.raised_bytes -
+               hak_smaller(fall_bytes - beyond_fall_bytes, hak_retain.raised_bytes));
 }
 
 void hak_retain_touch(uint64_t now_ms) {
@@ -84,8 +88,7 @@ void hak_retain_touch(uint64_t now_ms) {
     uint64_t step_ms = hak_large_policy.proof_ms;
     uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
     if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
-        hak_retain.beyond_bytes = 0;
-        set_raised(0);
+        forget_raised();
     } else if (quiet_ms >= step_ms) {
         lower_by_idle(hak_retain.dirty_bytes);
     } else if (now_ms - hak_retain.min_since_ms >= step_ms) {
@@ -154,8 +157,8 @@ void hak_retain_returned(size_t bytes, uint64_t now_ms) {
 }
 
 static void raise_floor(size_t bytes) {
-    size_t within_bytes = smaller(bytes, hak_retention_raise_max(HAK_RETAINER_LARGE));
-    size_t beyond_bytes = smaller(bytes - within_bytes, beyond_max_bytes());
+    size_t within_bytes = hak_smaller(bytes, hak_retention_raise_max(HAK_RETAINER_LARGE));
+    size_t beyond_bytes = hak_smaller(bytes - within_bytes, beyond_max_bytes());
     if (within_bytes > hak_retain.raised_bytes) {
         set_raised(within_bytes);
     }
@@ -167,7 +170,7 @@ static void raise_floor(size_t bytes) {
 /* What had to stay for none of it to be fetched: what there was at once, or, where it went bit by bit, more.
  */
 static size_t proved_bytes(void) {
-    size_t fetched_bytes = smaller(hak_retain.fetched_bytes, hak_retain.returned_bytes);
+    size_t fetched_bytes = hak_smaller(hak_retain.fetched_bytes, hak_retain.returned_bytes);
     size_t more_bytes = hak_retain.raised_bytes + hak_retain.beyond_bytes + fetched_bytes;
     return more_bytes > hak_retain.peak_bytes ? more_bytes : hak_retain.peak_bytes;
 }
@@ -188,7 +191,7 @@ void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
 }
 
 size_t hak_retain_excess(void) {
-    size_t beyond_bytes = smaller(hak_retain.beyond_bytes, beyond_max_bytes());
+    size_t beyond_bytes = hak_smaller(hak_retain.beyond_bytes, beyond_max_bytes());
     size_t limit_bytes = base_floor_bytes() + hak_retain.raised_bytes + beyond_bytes;
     return hak_retain.dirty_bytes > limit_bytes ? hak_retain.dirty_bytes - limit_bytes : 0;
 }
@@ -204,8 +207,7 @@ void hak_retain_set_floor(size_t bytes) {
     hak_large_policy.floor_bytes = bytes;
     hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
     hak_large_policy.proof_count = PROOFS_NEVER;
-    hak_retain.beyond_bytes = 0;
-    set_raised(0);
+    forget_raised();
     /* relaxed: runs that are parked meanwhile stay until memory is next given back */
     hak_atomic_store_relaxed(&hak_large_policy.parked_bytes_max,
                              bytes < FLOOR_BYTES ? 0 : HAK_PARKED_BYTES_MAX);

@@ -7,8 +7,8 @@
  * was fetched again within a second. What lay free at once stays then, or, where it went back bit by bit, as
  * much more as was fetched. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most; beyond
  * that, in a heap whose size goes up and down about a level, by half of what is live at most, and by no more
- * than brings live and kept memory to what was live at the peak. It falls as memory lies unused for whole
- * seconds. Counts and decides, frees nothing itself (release.c does). All state is under hak_large_lock.
+ * than what is missing to the peak of what was live. It falls as memory lies unused for whole seconds. Counts
+ * and decides, frees nothing itself (release.c does). All state is under hak_large_lock.
  */
 #ifndef HAK_LARGE_RETAIN_H
 #define HAK_LARGE_RETAIN_H

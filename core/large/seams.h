@@ -41,21 +41,22 @@ HAK_INLINE size_t hak_seams_last(const struct hak_seams *seams) {
     return seams->count == 0 ? 0 : (size_t)seams->units[seams->count - 1] << HAK_UNIT_SHIFT;
 }
 
-/* Appends the seams of a piece that now starts at `offset_bytes` of this one. */
-HAK_INLINE void hak_seams_append(struct hak_seams *seams, const struct hak_seams *more, size_t offset_bytes) {
+/* Moves here the seams of a piece that now starts at `offset_bytes` of this one. */
+HAK_INLINE void hak_seams_append(struct hak_seams *seams, struct hak_seams *more, size_t offset_bytes) {
     for (unsigned i = 0; i < more->count; i++) {
         hak_seams_add(seams, offset_bytes + ((size_t)more->units[i] << HAK_UNIT_SHIFT));
     }
+    more->count = 0;
 }
 
-/* The same but for a seam at its start. */
-HAK_INLINE void hak_seams_append_inner(struct hak_seams *seams, const struct hak_seams *more,
-                                       size_t offset_bytes) {
+/* The same but for a seam at its start, which is gone. */
+HAK_INLINE void hak_seams_append_inner(struct hak_seams *seams, struct hak_seams *more, size_t offset_bytes) {
     for (unsigned i = 0; i < more->count; i++) {
         if (more->units[i] != 0) {
             hak_seams_add(seams, offset_bytes + ((size_t)more->units[i] << HAK_UNIT_SHIFT));
         }
     }
+    more->count = 0;
 }
 
 /* Cuts at `offset_bytes`: the seams from there on become those of the rest. */

@@ -17,7 +17,7 @@
 HAK_READ_MOSTLY _Atomic bool hak_ragged_waits;
 
 static unsigned ragged_at_most(const struct slab *slab) {
-    unsigned spread = BLOCKS_PER_PAGE * slab->units << HAK_UNIT_SHIFT >> hak_ctz64(hak_os_page_bytes());
+    unsigned spread = BLOCKS_PER_PAGE * slab->units * (unsigned)(HAK_UNIT_BYTES / hak_os_page_bytes());
     unsigned half = slab->capacity_blocks / 2u;
     return spread < half ? spread : half;
 }

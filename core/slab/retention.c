@@ -4,6 +4,7 @@
  */
 #include "slab/retention.h"
 #include "base/atomic.h"
+#include "base/bits.h"
 
 #define MISSED_WITHIN_MS   1000u /* after the last purge of a cycle, or it was right to purge */
 #define CYCLE_MS_MAX       2000u /* a cycle that is no longer one of going back and forth */
@@ -13,10 +14,6 @@
 #define WINDOW_MS          1000u
 #define MISSED_PER_MS_MIN  ((size_t)48 * 1024) /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
 #define LAPSED_WINDOWS_MAX 32u                 /* after that many halvings nothing is left */
-
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
 
 static _Atomic size_t raised_bytes_of[HAK_RETAINERS];
 
@@ -37,7 +34,7 @@ size_t hak_retention_raised_bytes(enum hak_retainer who) {
 size_t hak_retention_raise_max(enum hak_retainer who) {
     size_t left_bytes = (size_t)hak_options.retain_mb << 20;
     for (unsigned other = 0; other < HAK_RETAINERS; other++) {
-        left_bytes -= other != who ? smaller(left_bytes, hak_retention_raised_bytes(other)) : 0;
+        left_bytes -= other != who ? hak_smaller(left_bytes, hak_retention_raised_bytes(other)) : 0;
     }
     return left_bytes;
 }
@@ -54,7 +51,7 @@ static void close_window(struct retention *r) {
         r->base_bytes > hak_retention_base_bytes() ? r->base_bytes : hak_retention_base_bytes();
     if (r->min_dirty_bytes > base_bytes) {
         /* Rounded up, so that the floor reaches its base. */
-        size_t fall_bytes = smaller(r->raised_bytes, (r->min_dirty_bytes - base_bytes + 1) / 2);
+        size_t fall_bytes = hak_smaller(r->raised_bytes, (r->min_dirty_bytes - base_bytes + 1) / 2);
         set_raised(r, r->raised_bytes - fall_bytes);
     }
     r->min_dirty_bytes = r->dirty_bytes;
@@ -112,15 +109,15 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
     }
     r->proofs = is_costly(r, now_ms) ? r->proofs + (r->proofs < PROOFS_TO_RAISE) : 0;
     if (r->proofs == PROOFS_TO_RAISE) {
-        set_raised(r,
-                   smaller(r->raised_bytes + r->purged_bytes, hak_retention_raise_max(HAK_RETAINER_SLABS)));
+        set_raised(
+            r, hak_smaller(r->raised_bytes + r->purged_bytes, hak_retention_raise_max(HAK_RETAINER_SLABS)));
     }
     forget_cycle(r);
 }
 
 void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes) {
     r->dirty_bytes = dirty_bytes;
-    r->min_dirty_bytes = smaller(r->min_dirty_bytes, dirty_bytes);
+    r->min_dirty_bytes = hak_smaller(r->min_dirty_bytes, dirty_bytes);
 }
 
 bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms) {
