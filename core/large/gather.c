@@ -62,28 +62,36 @@ static void take_parts(struct gathering *g, size_t bytes, size_t part_min_bytes)
     }
 }
 
-static void put_back(const struct gathering *g) {
+/* The first parts are lost, the others kept. */
+static void give_up(const struct gathering *g, unsigned lost_parts) {
     hak_lock_acquire(&hak_large_lock);
     for (unsigned i = 0; i < g->count; i++) {
-        hak_mapping_transit_to_kept(g->parts[i]);
+        if (i < lost_parts) {
+            hak_mapping_transit_to_spare(g->parts[i]);
+        } else {
+            hak_mapping_transit_to_kept(g->parts[i]);
+        }
     }
     hak_lock_release(&hak_large_lock);
 }
 
-/* No lock. Brings the parts to `target`, the last one long enough for the rest; false: it is good for
- * nothing. */
-static bool fill(const struct gathering *g, char *target, size_t bytes) {
+/*
+ * No lock. Brings the parts to `target`, the last one long enough for the rest. False if one did not come
+ * whole: *lost_parts are gone then, as is the target, and the others are where they were.
+ */
+static bool fill(const struct gathering *g, char *target, size_t bytes, unsigned *lost_parts) {
     size_t offset = 0;
-    bool is_whole = true;
     for (unsigned i = 0; i < g->count; i++) {
         struct hak_mapping *part = g->parts[i];
         size_t new_bytes = i + 1 == g->count ? bytes - offset : part->bytes;
-        is_whole =
-            hak_move_free_pages((void *)part->base, part->bytes, &part->seams, target + offset, new_bytes) &&
-            is_whole;
+        if (!hak_move_free_pages((void *)part->base, part->bytes, &part->seams, target + offset, new_bytes)) {
+            hak_move_give_up(target, bytes, offset, offset + new_bytes);
+            *lost_parts = i + 1;
+            return false;
+        }
         offset += part->bytes;
     }
-    return is_whole;
+    return true;
 }
 
 /* Lock held. The first part's record becomes the block's, with all seams; the others become spare. */
@@ -105,14 +113,6 @@ static void join_records(const struct gathering *g, size_t *dirty_bytes) {
     hak_mapping_sever(first);
 }
 
-/* The target is lost, and with it what came there; the records are spare. */
-static void give_up(const struct gathering *g, void *target, size_t bytes) {
-    (void)hak_os_unmap(target, bytes);
-    for (unsigned i = 0; i < g->count; i++) {
-        hak_mapping_drop_record(g->parts[i]);
-    }
-}
-
 void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirty_bytes, uint64_t now_ms) {
     struct gathering g = {.count = 0};
     hak_mapping_lock_with_spare();
@@ -122,12 +122,9 @@ void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirt
         return NULL;
     }
     void *target = hak_move_reserve((void *)g.parts[0]->base, bytes, align, 0);
-    if (target == NULL) {
-        put_back(&g);
-        return NULL;
-    }
-    if (!fill(&g, target, bytes)) {
-        give_up(&g, target, bytes);
+    unsigned lost_parts = 0;
+    if (target == NULL || !fill(&g, target, bytes, &lost_parts)) {
+        give_up(&g, lost_parts);
         return NULL;
     }
     hak_lock_acquire(&hak_large_lock);

@@ -51,28 +51,43 @@ void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slac
     return target;
 }
 
+/* A failure leaves address space without pages behind. */
+static void unmap_or_purge(char *start, size_t bytes) {
+    if (bytes != 0 && hak_os_unmap(start, bytes) != 0) {
+        (void)hak_os_purge(start, bytes);
+    }
+}
+
+void hak_move_give_up(void *target, size_t bytes, size_t lost, size_t lost_end) {
+    unmap_or_purge(target, lost);
+    unmap_or_purge((char *)target + lost_end, bytes - lost_end);
+}
+
 /*
  * The kernel mappings before the last move first and leave their range mapped: when one cannot be moved, the
- * bytes of those before it go back there. False then.
+ * bytes of those before it go back there, and the target is given up. False then.
  */
 static bool move_parts(char *from, size_t old_bytes, const struct hak_seams *seams, char *target,
                        size_t new_bytes) {
     size_t moved_bytes = 0;
+    size_t end = 0;
     int error = 0;
-    for (size_t end; error == 0 && (end = hak_seams_next(seams, moved_bytes, old_bytes)) != old_bytes;) {
+    while (error == 0 && (end = hak_seams_next(seams, moved_bytes, old_bytes)) != old_bytes) {
         error = hak_os_move_pages(from + moved_bytes, end - moved_bytes, target + moved_bytes);
         moved_bytes = error == 0 ? end : moved_bytes;
     }
     if (error == 0) {
+        end = new_bytes;
         error = hak_os_move(from + moved_bytes, old_bytes - moved_bytes, target + moved_bytes,
                             new_bytes - moved_bytes);
     }
-    if (error != 0 && moved_bytes != 0) {
-        memcpy(from, target, moved_bytes);
-    } else if (moved_bytes != 0 && hak_os_unmap(from, moved_bytes) != 0) {
-        (void)hak_os_purge(from, moved_bytes); /* the address space is lost, there are no pages in it */
+    if (error == 0) {
+        unmap_or_purge(from, moved_bytes);
+        return true;
     }
-    return error == 0;
+    memcpy(from, target, moved_bytes);
+    hak_move_give_up(target, new_bytes, moved_bytes, end);
+    return false;
 }
 
 void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams, size_t new_bytes,
@@ -81,11 +96,7 @@ void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams
     if (target == NULL && slack_bytes != 0) {
         target = hak_move_reserve(from, new_bytes, align, 0);
     }
-    if (target != NULL && !move_parts(from, old_bytes, seams, target, new_bytes)) {
-        (void)hak_os_unmap(target, new_bytes);
-        target = NULL;
-    }
-    return target;
+    return target != NULL && move_parts(from, old_bytes, seams, target, new_bytes) ? target : NULL;
 }
 
 bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target,
@@ -95,9 +106,8 @@ bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams
         size_t end = hak_seams_next(seams, offset, bytes);
         size_t new_end = end == bytes ? new_bytes : end;
         if (hak_os_move(start + offset, end - offset, (char *)target + offset, new_end - offset) != 0) {
-            if (hak_os_unmap(start + offset, bytes - offset) != 0) {
-                (void)hak_os_purge(start + offset, bytes - offset);
-            }
+            unmap_or_purge(start + offset, bytes - offset);
+            hak_move_give_up(target, new_bytes, offset, new_end);
             return false;
         }
         offset = end;

@@ -87,8 +87,8 @@ int hak_os_populate(void *address, size_t bytes);
 
 /*
  * Slow. Moves the pages of one mapping to `target`, which the caller has reserved (at least new_bytes of it;
- * what stood there is replaced), and makes it new_bytes long. The old range is unmapped. On failure both
- * stay.
+ * what stood there is replaced), and makes it new_bytes long. The old range is unmapped. On failure it stays,
+ * but the new_bytes at `target` are the caller's no more: they may be another thread's already.
  */
 int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes);
 

@@ -73,10 +73,15 @@ static int errno_result(bool failed, int saved_errno) {
     return error;
 }
 
-unsigned hak_os_find_page_shift(void) {
+static unsigned long from_kernel(unsigned long type) {
     int saved = errno;
-    size_t bytes = getauxval(AT_PAGESZ);
+    unsigned long value = getauxval(type);
     errno = saved;
+    return value;
+}
+
+unsigned hak_os_find_page_shift(void) {
+    size_t bytes = from_kernel(AT_PAGESZ);
     unsigned shift = hak_log2(bytes != 0 ? bytes : DEFAULT_PAGE_BYTES);
     hak_atomic_store_relaxed(&hak_os_known_page_shift, (uint8_t)shift); /* relaxed: as where it is read */
     return shift;
@@ -220,19 +225,34 @@ static int remap(void *address, size_t old_bytes, size_t new_bytes, int flags, v
     return error;
 }
 
-int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
+/*
+ * MREMAP_FIXED unmaps the target before its last checks: after a failure but EINVAL another thread may have
+ * it. What the end counts for in limits is asked for before, when a refusal leaves the target as it was.
+ */
+static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes, size_t end_bytes,
+                   int flags) {
     void *moved;
-    int error = remap(address, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target, &moved);
+    int error = end_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - end_bytes, end_bytes);
     if (error == 0) {
-        account_mapped(-(int64_t)old_bytes); /* the target was accounted for when it was reserved */
+        error = remap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, target, &moved);
+        if (error != EINVAL) {
+            account_mapped(error != 0 ? -(int64_t)new_bytes : 0);
+            return error;
+        }
     }
+    (void)hak_os_unmap(target, new_bytes);
+    return error;
+}
+
+int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
+    size_t grown_bytes = new_bytes > old_bytes ? new_bytes - old_bytes : 0;
+    int error = move_to(address, old_bytes, target, new_bytes, grown_bytes, 0);
+    account_mapped(error == 0 ? -(int64_t)old_bytes : 0); /* the target was reserved, and accounted for */
     return error;
 }
 
 int hak_os_move_pages(void *address, size_t bytes, void *target) {
-    void *moved;
-    int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
-    return remap(address, bytes, bytes, flags, target, &moved);
+    return move_to(address, bytes, target, bytes, bytes, MREMAP_DONTUNMAP);
 }
 
 int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes) {
@@ -400,10 +420,7 @@ void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
 }
 
 uintptr_t hak_os_program_entry(void) {
-    int saved = errno;
-    uintptr_t entry = getauxval(AT_ENTRY);
-    errno = saved;
-    return entry;
+    return from_kernel(AT_ENTRY);
 }
 
 int hak_os_signal_action(int signal, const struct sigaction *action, struct sigaction *old) {
@@ -418,18 +435,15 @@ void hak_os_raise(int signal) {
 }
 
 bool hak_os_is_secure(void) {
-    int saved = errno;
-    bool is_secure = getauxval(AT_SECURE) != 0;
-    errno = saved;
-    return is_secure;
+    return from_kernel(AT_SECURE) != 0;
 }
 
 void hak_os_random(void *bytes, size_t count) {
     int saved = errno;
     if (syscall(SYS_getrandom, bytes, count, 0) != (long)count) {
-        const char *from_kernel = (const char *)getauxval(AT_RANDOM);
-        for (size_t i = 0; i < count && from_kernel != NULL; i++) {
-            ((char *)bytes)[i] = from_kernel[i % FROM_KERNEL_BYTES];
+        const char *given = (const char *)from_kernel(AT_RANDOM);
+        for (size_t i = 0; i < count && given != NULL; i++) {
+            ((char *)bytes)[i] = given[i % FROM_KERNEL_BYTES];
         }
     }
     errno = saved;

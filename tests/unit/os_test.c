@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static uint64_t mapped_bytes(void) {
@@ -94,6 +95,56 @@ static void detaching_leaves_zeros_and_moving_keeps_contents(void **state) {
     assert_int_equal(hak_os_unmap(target, 2 * bytes), 0);
     assert_int_equal(hak_os_unmap(source, bytes), 0);
     assert_int_equal(mapped_bytes(), before_bytes - bytes);
+}
+
+/* Refuses all memory but what there is. */
+static void limit_data(bool is_limited) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_DATA, &limit) == 0);
+    limit.rlim_cur = is_limited ? 1 : limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+}
+
+static bool is_mapped(void *address) {
+    size_t resident_bytes;
+    return hak_os_resident(address, hak_os_page_bytes(), &resident_bytes) == 0;
+}
+
+/* The kernel would unmap the target first and refuse then, when another thread may have it. */
+static void a_limit_refuses_a_move_while_the_target_is_there(void **state) {
+    (void)state;
+    size_t bytes = 4 * hak_os_page_bytes();
+    void *source, *target;
+    assert_int_equal(hak_os_map(NULL, bytes, &source), 0);
+    memset(source, 5, bytes);
+    uint64_t before_bytes = mapped_bytes();
+    for (unsigned grows = 0; grows <= 1; grows++) {
+        assert_int_equal(hak_os_reserve_aligned(2 * bytes, 64 * 1024, &target), 0);
+        /* relaxed: one thread */
+        uint64_t calls = hak_atomic_load_relaxed(&hak_os_counters.remap_calls);
+        limit_data(true);
+        int error =
+            grows ? hak_os_move(source, bytes, target, 2 * bytes) : hak_os_move_pages(source, bytes, target);
+        limit_data(false);
+        assert_int_equal(error, ENOMEM);
+        assert_int_equal(hak_atomic_load_relaxed(&hak_os_counters.remap_calls),
+                         calls); /* relaxed: as above */
+        assert_int_equal(((char *)source)[bytes - 1], 5);
+        assert_false(is_mapped(target));
+        if (!grows) {
+            assert_true(is_mapped((char *)target + bytes));
+            assert_int_equal(hak_os_unmap((char *)target + bytes, bytes), 0);
+        }
+        assert_int_equal(mapped_bytes(), before_bytes);
+    }
+    /* What needs no more than there was is moved. */
+    assert_int_equal(hak_os_reserve_aligned(bytes, 64 * 1024, &target), 0);
+    limit_data(true);
+    int error = hak_os_move(source, bytes, target, bytes);
+    limit_data(false);
+    assert_int_equal(error, 0);
+    assert_int_equal(((char *)target)[bytes - 1], 5);
+    assert_int_equal(hak_os_unmap(target, bytes), 0);
 }
 
 #define LOCKERS 4u
@@ -179,6 +230,7 @@ int main(void) {
         cmocka_unit_test(aligned_mappings_are_aligned_zero_and_accounted),
         cmocka_unit_test(failures_are_returned_and_errno_is_kept),
         cmocka_unit_test(detaching_leaves_zeros_and_moving_keeps_contents),
+        cmocka_unit_test(a_limit_refuses_a_move_while_the_target_is_there),
         cmocka_unit_test(locks_exclude_each_other),
         cmocka_unit_test(the_forking_thread_passes_through_locks),
         cmocka_unit_test(fatal_lines_name_function_fault_pointer_and_size),
