@@ -2,6 +2,7 @@
  * requests.c - see requests.h.
  */
 #include "heap/requests.h"
+#include "base/assert.h"
 #include "base/bits.h"
 #include "conf/options.h"
 #include "heap/checked.h"
@@ -31,16 +32,14 @@ size_t hak_request_class_bytes(size_t align, size_t bytes) {
     if (HAK_UNLIKELY(bytes > HAK_MID_MAX_BYTES || align > HAK_MID_MAX_BYTES)) {
         return 0;
     }
-    /* Blocks start at multiples of their size from a 64 KiB boundary. */
-    size_t whole_bytes = hak_round_up(bytes + (bytes == 0), align);
-    if (HAK_UNLIKELY(whole_bytes > HAK_MID_MAX_BYTES)) {
-        return 0;
-    }
-    unsigned c = hak_class_of(whole_bytes);
-    while (HAK_UNLIKELY(!hak_is_aligned(hak_class_block_bytes[c], align))) {
-        c++; /* the last class is a multiple of them all */
-    }
-    return hak_class_block_bytes[c];
+    /*
+     * Blocks start at multiples of their size from a 64 KiB boundary. The largest class is a multiple of each
+     * alignment, so the size that is rounded up fits it; and of the classes above a multiple the lowest is
+     * one too (unit/meta asks all).
+     */
+    size_t class_bytes = hak_class_block_bytes[hak_class_of(hak_round_up(bytes + (bytes == 0), align))];
+    HAK_ASSERT(hak_is_aligned(class_bytes, align));
+    return class_bytes;
 }
 
 static HAK_NOINLINE void *large_aligned(size_t align, size_t bytes) {
