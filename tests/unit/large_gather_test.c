@@ -238,6 +238,27 @@ static void seams_go_with_the_parts_of_a_cut_block(void **state) {
     check_sound();
 }
 
+static void a_block_grows_over_all_of_a_piece_before_a_live_one(void **state) {
+    (void)state;
+    release(gathered_block(12 * MIB));
+    char *a = must_alloc(3 * MIB);
+    char *b = must_alloc(4 * MIB);
+    char *c = must_alloc(5 * MIB);
+    pattern_fill(a, 3 * MIB, 5);
+    pattern_fill(c, 5 * MIB, 6);
+    assert_ptr_equal(b, a + 3 * MIB);
+    release(b);
+    assert_ptr_equal(resize(a, 7 * MIB), a);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
+    check_sound();
+    assert_true(pattern_holds(a, 3 * MIB, 5));
+    assert_true(pattern_holds(c, 5 * MIB, 6));
+    release(a);
+    release(c); /* joins what was a, whose neighbour it is now */
+    assert_int_equal(hak_large_count().kept_blocks, 1);
+    check_sound();
+}
+
 static void a_gathered_block_shrinks(void **state) {
     (void)state;
     char *p = gathered_block(12 * MIB);
@@ -306,6 +327,7 @@ int main(void) {
         TEST(every_part_may_refuse_to_move),
         TEST(every_part_may_refuse_to_be_gathered),
         TEST(seams_go_with_the_parts_of_a_cut_block),
+        TEST(a_block_grows_over_all_of_a_piece_before_a_live_one),
         TEST(a_gathered_block_shrinks),
         TEST(blocks_of_5_to_25_mib_use_the_pages_of_those_before),
     };
