@@ -4,24 +4,21 @@
  * bounded by HAK_NEAREST_WORD_BYTES_MAX.
  */
 #include "conf/nearest.h"
+#include "base/bits.h"
 #include <string.h>
 
-static unsigned smaller(unsigned a, unsigned b) {
-    return a < b ? a : b;
-}
-
-static unsigned edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
-    unsigned row[HAK_NEAREST_WORD_BYTES_MAX + 1];
+static size_t edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
+    size_t row[HAK_NEAREST_WORD_BYTES_MAX + 1];
     for (size_t j = 0; j <= b_bytes; j++) {
-        row[j] = (unsigned)j;
+        row[j] = j;
     }
     for (size_t i = 1; i <= a_bytes; i++) {
-        unsigned diagonal = row[0];
-        row[0] = (unsigned)i;
+        size_t diagonal = row[0];
+        row[0] = i;
         for (size_t j = 1; j <= b_bytes; j++) {
-            unsigned replaced = diagonal + (a[i - 1] != b[j - 1]);
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
             diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+            row[j] = hak_smaller(replaced, hak_smaller(row[j], row[j - 1]) + 1);
         }
     }
     return row[b_bytes];
@@ -31,14 +28,14 @@ void hak_nearest_begin(struct hak_nearest *nearest, const char *given, size_t by
     nearest->given = given;
     nearest->given_bytes = bytes;
     nearest->word[0] = '\0';
-    nearest->distance = (unsigned)smaller((unsigned)bytes, HAK_NEAREST_WORD_BYTES_MAX) / 3 + 2;
+    nearest->distance = hak_smaller(bytes, HAK_NEAREST_WORD_BYTES_MAX) / 3 + 2;
 }
 
 void hak_nearest_offer(struct hak_nearest *nearest, const char *candidate, size_t bytes) {
     if (bytes > HAK_NEAREST_WORD_BYTES_MAX || nearest->given_bytes > HAK_NEAREST_WORD_BYTES_MAX) {
         return;
     }
-    unsigned distance = edit_distance(nearest->given, nearest->given_bytes, candidate, bytes);
+    size_t distance = edit_distance(nearest->given, nearest->given_bytes, candidate, bytes);
     if (distance < nearest->distance) {
         nearest->distance = distance;
         memcpy(nearest->word, candidate, bytes);

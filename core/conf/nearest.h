@@ -15,7 +15,7 @@ struct hak_nearest {
     const char *given;
     size_t given_bytes;
     char word[HAK_NEAREST_WORD_BYTES_MAX + 1]; /* "" while no candidate was near enough */
-    unsigned distance;                         /* edits; a candidate must stay below to replace `word` */
+    size_t distance;                           /* edits; a candidate must stay below to replace `word` */
 };
 
 /* Starts a search for what is like the first `bytes` characters of `given`. */

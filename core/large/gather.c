@@ -6,7 +6,6 @@
 #include "large/mapping_records.h"
 #include "large/move.h"
 #include "large/retain.h"
-#include "os/os.h"
 
 /* With the seams of the parts (seams.h) the bound of the calls that one allocation makes. */
 #define PARTS_MAX      12u

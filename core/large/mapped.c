@@ -197,9 +197,7 @@ static void *settle_stray(void *p, void *stray, size_t old_bytes, size_t need_by
                                   hak_mapping_round(need_bytes / 2));
     if (target == NULL) {
         memcpy(p, stray, old_bytes);
-        if (hak_os_unmap(stray, old_bytes) != 0) {
-            (void)hak_os_purge(stray, old_bytes); /* the address space is lost, the memory is not */
-        }
+        hak_move_drop(stray, old_bytes);
     }
     return target;
 }

@@ -51,16 +51,15 @@ void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slac
     return target;
 }
 
-/* A failure leaves address space without pages behind. */
-static void unmap_or_purge(char *start, size_t bytes) {
+void hak_move_drop(void *start, size_t bytes) {
     if (bytes != 0 && hak_os_unmap(start, bytes) != 0) {
         (void)hak_os_purge(start, bytes);
     }
 }
 
 void hak_move_give_up(void *target, size_t bytes, size_t lost, size_t lost_end) {
-    unmap_or_purge(target, lost);
-    unmap_or_purge((char *)target + lost_end, bytes - lost_end);
+    hak_move_drop(target, lost);
+    hak_move_drop((char *)target + lost_end, bytes - lost_end);
 }
 
 /*
@@ -82,7 +81,7 @@ static bool move_parts(char *from, size_t old_bytes, const struct hak_seams *sea
                             new_bytes - moved_bytes);
     }
     if (error == 0) {
-        unmap_or_purge(from, moved_bytes);
+        hak_move_drop(from, moved_bytes);
         return true;
     }
     memcpy(from, target, moved_bytes);
@@ -106,7 +105,7 @@ bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams
         size_t end = hak_seams_next(seams, offset, bytes);
         size_t new_end = end == bytes ? new_bytes : end;
         if (hak_os_move(start + offset, end - offset, (char *)target + offset, new_end - offset) != 0) {
-            unmap_or_purge(start + offset, bytes - offset);
+            hak_move_drop(start + offset, bytes - offset);
             hak_move_give_up(target, new_bytes, offset, new_end);
             return false;
         }

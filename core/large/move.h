@@ -22,16 +22,19 @@ void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slac
 void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams, size_t new_bytes,
                      size_t align, size_t slack_bytes);
 
+/* Unmaps a range; one that cannot be unmapped (the kernel's limit of maps) is purged, its address space lost.
+ */
+void hak_move_drop(void *start, size_t bytes);
+
 /*
- * Unmaps a target of `bytes` bytes but for [lost, lost_end), where a move has failed: that is nobody's, or
+ * Drops a target of `bytes` bytes but for [lost, lost_end), where a move has failed: that is nobody's, or
  * another thread's already.
  */
 void hak_move_give_up(void *target, size_t bytes, size_t lost, size_t lost_end);
 
 /*
  * Moves `bytes` bytes of free pages to `target`, part of a reserved range, where the piece is `new_bytes`
- * long. False when not all of them came: neither range is the caller's then. Old ones may be purged and their
- * address space lost.
+ * long. False when not all of them came: what did not is dropped, as is the target.
  */
 bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams, void *target,
                          size_t new_bytes);

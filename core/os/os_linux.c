@@ -227,16 +227,19 @@ static int remap(void *address, size_t old_bytes, size_t new_bytes, int flags, v
 
 /*
  * MREMAP_FIXED unmaps the target before its last checks: after a failure but EINVAL another thread may have
- * it. What the end counts for in limits is asked for before, when a refusal leaves the target as it was.
+ * it. What the process has more of afterwards is asked of its limits first, when a refusal leaves the target
+ * as it was.
  */
-static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes, size_t end_bytes,
-                   int flags) {
+static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes, bool old_stays) {
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (old_stays ? MREMAP_DONTUNMAP : 0);
+    size_t freed_bytes = old_stays ? 0 : old_bytes;
+    size_t more_bytes = new_bytes > freed_bytes ? new_bytes - freed_bytes : 0;
     void *moved;
-    int error = end_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - end_bytes, end_bytes);
+    int error = more_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - more_bytes, more_bytes);
     if (error == 0) {
-        error = remap(from, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, target, &moved);
-        if (error != EINVAL) {
-            account_mapped(error != 0 ? -(int64_t)new_bytes : 0);
+        error = remap(from, old_bytes, new_bytes, flags, target, &moved);
+        if (error != EINVAL) { /* the target was accounted for when it was reserved */
+            account_mapped(-(int64_t)(error == 0 ? freed_bytes : new_bytes));
             return error;
         }
     }
@@ -245,14 +248,11 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
 }
 
 int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
-    size_t grown_bytes = new_bytes > old_bytes ? new_bytes - old_bytes : 0;
-    int error = move_to(address, old_bytes, target, new_bytes, grown_bytes, 0);
-    account_mapped(error == 0 ? -(int64_t)old_bytes : 0); /* the target was reserved, and accounted for */
-    return error;
+    return move_to(address, old_bytes, target, new_bytes, false);
 }
 
 int hak_os_move_pages(void *address, size_t bytes, void *target) {
-    return move_to(address, bytes, target, bytes, bytes, MREMAP_DONTUNMAP);
+    return move_to(address, bytes, target, bytes, true);
 }
 
 int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes) {
