@@ -108,7 +108,7 @@ static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_r
         hak_upkeep(heap);
     }
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
-        bool is_taken = hak_supply_take_any(heap, class_idx, ref, 1) == 1;
+        bool is_taken = hak_supply_take_cold(heap, class_idx, ref);
         count_allocation(state, false);
         return is_taken;
     }

@@ -194,7 +194,7 @@ static struct slab *visit_pool(struct heap *heap, unsigned class_idx) {
             hak_heap_handle_event(extra, hak_orphans_push(extra), heap);
             break;
         }
-        hak_slab_release_warm(extra, heap->id);
+        hak_slab_release_warm(extra, 0, heap->id);
     }
     return slab;
 }
@@ -242,6 +242,24 @@ static void give_back_some(struct heap *heap) {
     }
 }
 
+/* One block, as a class that is cold asks for them, of the slab that had the last one; false if it has none
+ * at once. */
+static bool take_at_hand(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
+    struct class_state *state = &heap->classes[class_idx];
+    struct slab *slab = state->current;
+    if (slab == NULL || state->exports || !hak_slab_lease_warm(slab, class_idx, heap->id)) {
+        return false;
+    }
+    if (HAK_UNLIKELY(!hak_blocks_take_one(slab, ref))) {
+        release_taken(heap, slab, 0, false);
+        return false;
+    }
+    HAK_COUNT(&state->counters, warm_hits, 1);
+    hak_slab_release_warm(slab, 1, heap->id);
+    give_back_some(heap);
+    return true;
+}
+
 static unsigned take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want,
                      bool may_be_guests) {
     struct class_state *state = &heap->classes[class_idx];
@@ -276,6 +294,10 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
 
 unsigned hak_supply_take_any(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want) {
     return take(heap, class_idx, refs, want, true);
+}
+
+bool hak_supply_take_cold(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
+    return take_at_hand(heap, class_idx, ref) || take(heap, class_idx, ref, 1, true) == 1;
 }
 
 static void orphan_hint(struct heap *heap, struct slab *slab, unsigned class_idx) {

@@ -23,6 +23,9 @@ unsigned hak_supply_take(struct heap *heap, unsigned class_idx, struct block_ref
 /* The same, or guests in slabs of other classes (slab/guests.h), which are only as aligned as every block. */
 unsigned hak_supply_take_any(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want);
 
+/* One block, likewise, for a class without a cache; false when out of memory. */
+bool hak_supply_take_cold(struct heap *heap, unsigned class_idx, struct block_ref *ref);
+
 /* Begins or ends that a class exports in a heap. */
 void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports);
 

@@ -125,6 +125,7 @@ static bool add_chunk(void) {
  * header. */
 static void clear(void *memory, size_t bytes) {
     _Atomic uint64_t *words = memory;
+#pragma GCC unroll 8
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
         hak_atomic_store_relaxed(&words[i],
                                  (uint64_t)0); /* relaxed: whoever reads it now has a wrong pointer */

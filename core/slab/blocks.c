@@ -282,6 +282,18 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
     return got;
 }
 
+bool hak_blocks_take_one(struct slab *slab, struct block_ref *ref) {
+    if (HAK_UNLIKELY(hak_thin_is_known(slab)) || HAK_UNLIKELY(hak_options.randomize) ||
+        !take_one(slab, ref)) {
+        return false;
+    }
+    hak_ragged_raise(slab, 1);
+    if (!HAKMEM_BUILD_RELEASE) {
+        check_batch(slab, ref, 1);
+    }
+    return true;
+}
+
 /* FREE into the header of a block, or into those of a guest's row; how many that are. */
 HAK_ALWAYS_INLINE unsigned cached_to_free(hak_header *header, bool may_be_guest) {
     if (may_be_guest && hak_begins_row(header)) {

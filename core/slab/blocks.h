@@ -21,6 +21,9 @@ struct block_ref {
  */
 unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned want);
 
+/* One block, where it is found at once and nothing but a header has to be changed; else false. */
+bool hak_blocks_take_one(struct slab *slab, struct block_ref *ref);
+
 /*
  * Returns blocks, of any slabs, whose headers are CACHED, CACHED_ZERO or (just freed) LIVE: FREE into each
  * header byte, then one count per slab and batch, then a purge step if one is owed. `owner` is the caller's

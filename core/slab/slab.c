@@ -71,8 +71,7 @@ void hak_slab_adopt(const struct slab *slab, uint32_t owner) {
 bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) {
     uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
-        if (!hak_slab_word_is_assigned(word) || hak_slab_word_place(word) != HAK_PLACE_WARM ||
-            hak_slab_word_class(word) != class_idx || hak_slab_word_owner(word) != owner) {
+        if ((word & HAK_WARM_MASK) != hak_slab_word_warm(class_idx, owner)) {
             return false;
         }
         /* The hint is used up either way: a holder that finds NOWHERE at its release lists the slab anew. */
@@ -123,12 +122,13 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
     }
 }
 
-void hak_slab_release_warm(struct slab *slab, uint32_t owner) {
+void hak_slab_release_warm(struct slab *slab, unsigned taken_blocks, uint32_t owner) {
     uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     uint64_t next;
     do {
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
-        next = hak_slab_word_with_owner(hak_slab_word_with_place(word, HAK_PLACE_WARM), owner) & ~HAK_LEASED;
+        uint64_t warm = hak_slab_word_with_place(word - taken_blocks, HAK_PLACE_WARM);
+        next = hak_slab_word_with_owner(warm, owner) & ~HAK_LEASED;
         /* release: pairs with the swaps that take the lease in hak_slab_lease_any() and
          * hak_slab_count_free() */
     } while (!hak_atomic_cas_weak_release(&slab->word, &word, next));

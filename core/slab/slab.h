@@ -106,9 +106,11 @@ bool hak_slab_lease_any(struct slab *slab);
 enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
                                      uint32_t owner);
 
-/* Gives the lease back to a slab that is WARM with `owner`, also if it is wholly free: it was fetched ahead
- * of need. */
-void hak_slab_release_warm(struct slab *slab, uint32_t owner);
+/*
+ * Gives the lease back to a slab that is WARM with `owner`, where there is nothing else to see to: blocks
+ * were taken out, or it was fetched ahead of need and may be wholly free.
+ */
+void hak_slab_release_warm(struct slab *slab, unsigned taken_blocks, uint32_t owner);
 
 /* Gives back a lease taken by hak_slab_lease_any(), and took so many blocks; the place stays what it is
  * unless the hint was dropped. */

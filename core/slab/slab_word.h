@@ -75,6 +75,15 @@ HAK_INLINE uint64_t hak_slab_word_with_count(uint64_t word, unsigned count) {
     return (word & ~HAK_COUNT_MASK) | (count + HAK_COUNT_BIAS);
 }
 
+/* What a word says, within the mask, of a slab that waits for its owner to take blocks of the class from it.
+ */
+#define HAK_WARM_MASK (HAK_ASSIGNED | HAK_PLACE_MASK | HAK_CLASS_MASK | HAK_OWNER_MASK)
+
+HAK_INLINE uint64_t hak_slab_word_warm(unsigned class_idx, uint32_t owner) {
+    return ((uint64_t)owner << HAK_OWNER_SHIFT) | ((uint64_t)class_idx << HAK_CLASS_SHIFT) | HAK_ASSIGNED |
+           ((uint64_t)HAK_PLACE_WARM << HAK_PLACE_SHIFT);
+}
+
 /* The word of a slab just set up: all blocks free, leased by the thread that does so. */
 HAK_INLINE uint64_t hak_slab_word_initial(unsigned class_idx, uint32_t owner, unsigned capacity_blocks) {
     return ((uint64_t)owner << HAK_OWNER_SHIFT) | ((uint64_t)class_idx << HAK_CLASS_SHIFT) | HAK_ASSIGNED |
