@@ -55,41 +55,47 @@ void hak_child_begin(void) {
     hak_atomic_store_relaxed(&hak_child_waits, true); /* relaxed: the child has one thread */
 }
 
-/* Whether the thread that had the block is gone with it, or was cut off in the middle of a guest's row. */
+/*
+ * Whether the thread that had the block is gone with it, or was cut off while it took the block out, or in
+ * the middle of a guest's row.
+ */
 static bool is_lost(const struct slab *slab, unsigned block_idx, unsigned header, unsigned before) {
     unsigned class_idx;
-    return header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO ||
+    return header == HAK_HEADER_CACHED || header == HAK_HEADER_CACHED_ZERO || header == HAK_HEADER_NEVER ||
            (header == HAK_HEADER_TAIL && before == HAK_HEADER_FREE) ||
            (header >= HAK_HEADER_LIVE &&
             !hak_header_is_live(&slab->map[block_idx], header, slab->class_idx, &class_idx));
 }
 
-/* CACHED -> FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */
+/*
+ * Of the first use of some blocks that was cut off, carved_blocks may be seen without the headers, or headers
+ * without it: whatever lies below either was carved.
+ */
+static unsigned carved_in_truth(const struct slab *slab) {
+    unsigned carved = slab->capacity_blocks;
+    /* relaxed: its writers are gone, or this thread */
+    while (carved > slab->carved_blocks &&
+           hak_atomic_load_relaxed(&slab->map[carved - 1]) == HAK_HEADER_NEVER) {
+        carved--;
+    }
+    return carved;
+}
+
+/* What is lost becomes FREE all over the map; returns the number of free blocks. Corrects carved_blocks. */
 static unsigned recount(struct slab *slab) {
     unsigned freed = 0;
-    unsigned carved = slab->carved_blocks;
     unsigned before = HAK_HEADER_NEVER;
-    for (unsigned i = 0; i < slab->capacity_blocks; i++) {
-        unsigned header =
-            hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: its writers are gone, or this thread */
+    slab->carved_blocks = (uint16_t)carved_in_truth(slab);
+    for (unsigned i = 0; i < slab->carved_blocks; i++) {
+        unsigned header = hak_atomic_load_relaxed(&slab->map[i]); /* relaxed: as above */
         if (is_lost(slab, i, header, before)) {
             hak_atomic_store_relaxed(&slab->map[i], HAK_HEADER_FREE); /* relaxed: as above */
             header = HAK_HEADER_FREE;
         }
         before = header;
         freed += header == HAK_HEADER_FREE;
-        carved = header != HAK_HEADER_NEVER && i >= carved ? i + 1 : carved;
     }
-    /* A carve that was cut off left FREE bytes (CACHED until now) above NEVER ones at most at its very end.
-     */
-    for (unsigned i = slab->carved_blocks; i < carved; i++) {
-        if (hak_atomic_load_relaxed(&slab->map[i]) == HAK_HEADER_NEVER) { /* relaxed: as above */
-            hak_atomic_store_relaxed(&slab->map[i], HAK_HEADER_FREE);     /* relaxed: as above */
-            freed++;
-        }
-    }
-    slab->carved_blocks = (uint16_t)carved;
-    return freed + slab->capacity_blocks - carved;
+    return freed + slab->capacity_blocks - slab->carved_blocks;
 }
 
 static void rebuild_slab(struct slab *slab, uint32_t own_id) {
