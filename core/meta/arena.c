@@ -2,8 +2,10 @@
  * arena.c - see arena.h. A bump pointer over guarded chunks, and free lists by size in cache lines.
  *
  * Lists are exact in size; a request that finds its list empty bumps. Sizes are few (a header map per class,
- * a cache array per capacity, the records), so freed memory finds its next user soon; nothing is coalesced.
- * Large records and what is left of a chunk share one list, searched first fit and split.
+ * a cache array per capacity, the records; large ones are rounded up), so freed memory finds its next user
+ * soon; nothing is coalesced. Only where there is nothing left to bump is a larger piece split, and only
+ * while all pieces of the size that is wanted are in use: so of each size there are never more than were in
+ * use at once, and what is mapped does not grow with time.
  */
 #include "meta/arena.h"
 #include "base/assert.h"
@@ -13,7 +15,9 @@
 #include "os/os.h"
 
 #define LINES_MAX         (HAK_META_BYTES_MAX / HAK_CACHE_LINE_BYTES)
-#define LISTED_LINES      80u /* sizes up to here have a list each; larger ones share list 0 */
+#define SMALL_LINES       80u /* sizes up to here have a list each; */
+#define LARGE_STEP_LINES  16u /* larger ones are multiples of this */
+#define LISTS             (SMALL_LINES + 1 + (LINES_MAX - SMALL_LINES) / LARGE_STEP_LINES)
 #define FIRST_CHUNK_BYTES ((size_t)192 * 1024)
 #define CHUNK_BYTES       ((size_t)1024 * 1024)
 
@@ -32,39 +36,38 @@ struct free_memory {
 HAK_CONTENDED struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
 
 static struct {
-    char *bump;     /* under lock: next unused byte, line aligned */
-    char *bump_end; /* under lock */
-    struct free_memory *free_lists[HAK_META_KINDS][LISTED_LINES + 1]; /* under lock, by size in lines */
-    struct chunk *newest;                                             /* under lock */
+    char *bump;                                            /* under lock: next unused byte, line aligned */
+    char *bump_end;                                        /* under lock */
+    struct free_memory *free_lists[HAK_META_KINDS][LISTS]; /* under lock, see list_of() */
+    struct chunk *newest;                                  /* under lock */
     _Atomic size_t mapped_bytes;
 } arena;
 
 static size_t lines_of(size_t bytes) {
     HAK_ASSERT(bytes != 0 && bytes <= HAK_META_BYTES_MAX);
-    return (bytes + HAK_CACHE_LINE_BYTES - 1) / HAK_CACHE_LINE_BYTES;
+    size_t lines = (bytes + HAK_CACHE_LINE_BYTES - 1) / HAK_CACHE_LINE_BYTES;
+    return lines <= SMALL_LINES ? lines : hak_round_up(lines, LARGE_STEP_LINES);
 }
 
-static struct free_memory **list_of(enum hak_meta_kind kind, size_t lines) {
-    return &arena.free_lists[kind][lines <= LISTED_LINES ? lines : 0];
+/* Of a large piece that was split, what is left may have some lines more than the size of its list. */
+static unsigned list_of(size_t lines) {
+    return (unsigned)(lines <= SMALL_LINES ? lines : SMALL_LINES + (lines - SMALL_LINES) / LARGE_STEP_LINES);
 }
 
 static void put_locked(enum hak_meta_kind kind, void *memory, size_t lines) {
     struct free_memory *node = memory;
-    struct free_memory **list = list_of(kind, lines);
+    struct free_memory **list = &arena.free_lists[kind][list_of(lines)];
     node->lines = lines;
     node->next = *list;
     *list = node;
 }
 
-/* The first of a list that is long enough; what it has too much goes back. NULL if there is none. */
-static void *take_from_list(enum hak_meta_kind kind, struct free_memory **link, size_t lines) {
-    while (*link != NULL && (*link)->lines < lines) {
-        link = &(*link)->next;
-    }
-    struct free_memory *found = *link;
+/* The first piece of the list, and what it has too much goes back. NULL if there is none. */
+static void *take_from_list(enum hak_meta_kind kind, unsigned list, size_t lines) {
+    struct free_memory *found = arena.free_lists[kind][list];
     if (found != NULL) {
         size_t spare_lines = found->lines - lines;
-        *link = found->next;
+        arena.free_lists[kind][list] = found->next;
         if (spare_lines != 0) {
             put_locked(kind, (char *)found + lines * HAK_CACHE_LINE_BYTES, spare_lines);
         }
@@ -72,18 +75,27 @@ static void *take_from_list(enum hak_meta_kind kind, struct free_memory **link, 
     return found;
 }
 
+/* The smallest of the larger pieces. */
+static void *split_locked(enum hak_meta_kind kind, size_t lines) {
+    void *memory = NULL;
+    for (unsigned list = list_of(lines) + 1; memory == NULL && list < LISTS; list++) {
+        memory = take_from_list(kind, list, lines);
+    }
+    return memory;
+}
+
 /* NULL when the free lists and the chunk are exhausted. The lock is held. Sets *is_zero for never-used
  * memory. */
 static void *take_locked(enum hak_meta_kind kind, size_t lines, bool *is_zero) {
     size_t bytes = lines * HAK_CACHE_LINE_BYTES;
     *is_zero = false;
-    void *memory = take_from_list(kind, list_of(kind, lines), lines);
+    void *memory = take_from_list(kind, list_of(lines), lines);
     if (memory == NULL && (size_t)(arena.bump_end - arena.bump) >= bytes) {
         *is_zero = true;
         memory = arena.bump;
         arena.bump += bytes;
     }
-    return memory != NULL ? memory : take_from_list(kind, list_of(kind, LINES_MAX), lines);
+    return memory != NULL ? memory : split_locked(kind, lines);
 }
 
 /* What is left of a chunk when the next one replaces it goes to the free lists. The lock is held. */

@@ -18,18 +18,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SIZES             100u
-#define SIZE_STEP         16u
-#define STACK_BYTES       (256 * KIB)
-#define THREAD_OF_LIBC    (16 * KIB) /* touched stack and thread block, which are not hakmem's */
-#define IDLE_THREADS      200u
-#define IDLE_BYTES        (48 * KIB)
-#define MANY_THREADS      1000u
-#define MANY_BYTES        (50 * 1000 * 1000 + MANY_THREADS * THREAD_OF_LIBC)
-#define SHORT_THREADS     20000u
-#define SHORT_WARM_UP     500u
-#define SHORT_ROUNDS      20u /* in which most classes become hot: what their caches hold has to go back */
-#define SHORT_SLACK_BYTES (256 * KIB) /* the C library's own, and one slab more or less */
+#define SIZES                100u
+#define SIZE_STEP            16u
+#define STACK_BYTES          (256 * KIB)
+#define THREAD_OF_LIBC       (16 * KIB) /* touched stack and thread block, which are not hakmem's */
+#define IDLE_THREADS         200u
+#define IDLE_BYTES           (48 * KIB)
+#define MANY_THREADS         1000u
+#define MANY_BYTES           (50 * 1000 * 1000 + MANY_THREADS * THREAD_OF_LIBC)
+#define SHORT_THREADS        20000u
+#define SHORT_WARM_UP        500u
+#define SHORT_ROUNDS         20u /* in which most classes become hot: what their caches hold has to go back */
+#define LARGE_CACHES_WARM_UP 20u
+#define LARGE_CACHES_THREADS 300u
+#define SHORT_SLACK_BYTES    (256 * KIB) /* the C library's own, and one slab more or less */
 
 static sem_t settled, may_end;
 static pthread_attr_t small_stack;
@@ -110,23 +112,51 @@ static void a_thousand_idle_threads_stay_below_50_mb(void **state) {
     assert_true(bytes <= MANY_BYTES);
 }
 
+static void leave_nothing(void *(*work)(void *), unsigned warm_up, unsigned threads) {
+    size_t before = 0;
+    for (unsigned i = 0; i < threads; i++) {
+        pthread_t thread;
+        if (i == warm_up) {
+            before = rss_bytes();
+        }
+        CHECK(pthread_create(&thread, &small_stack, work, NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    size_t after = rss_bytes();
+    print_message("after %u threads %zu KiB, after %u %zu KiB\n", warm_up, before / KIB, threads,
+                  after / KIB);
+    assert_true(after <= before + SHORT_SLACK_BYTES);
+}
+
 /* Threads that ended leave nothing behind: neither cached blocks nor records nor heaps. */
 static void ended_threads_leave_nothing(void **state) {
     (void)state;
     REQUIRE_HAK();
-    size_t before = 0;
-    for (unsigned i = 0; i < SHORT_THREADS; i++) {
-        pthread_t thread;
-        if (i == SHORT_WARM_UP) {
-            before = rss_bytes();
+    leave_nothing(work_then_end, SHORT_WARM_UP, SHORT_THREADS);
+}
+
+/* A cache grows step by step to thousands of blocks. */
+static void *swing_then_end(void *unused) {
+    enum { BLOCKS = 2000, SWINGS = 8, BYTES = 64 };
+    void **blocks = malloc(BLOCKS * sizeof *blocks);
+    CHECK(blocks != NULL);
+    for (unsigned swing = 0; swing < SWINGS; swing++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            blocks[i] = malloc(BYTES);
+            CHECK(blocks[i] != NULL);
         }
-        CHECK(pthread_create(&thread, &small_stack, work_then_end, NULL) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            free(blocks[i]);
+        }
     }
-    size_t after = rss_bytes();
-    print_message("after %u threads %zu KiB, after %u %zu KiB\n", SHORT_WARM_UP, before / KIB, SHORT_THREADS,
-                  after / KIB);
-    assert_true(after <= before + SHORT_SLACK_BYTES);
+    free(blocks);
+    return unused;
+}
+
+static void ended_threads_with_large_caches_leave_nothing(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    leave_nothing(swing_then_end, LARGE_CACHES_WARM_UP, LARGE_CACHES_THREADS);
 }
 
 /*
@@ -170,6 +200,7 @@ int main(void) {
         cmocka_unit_test(an_idle_thread_keeps_little),
         cmocka_unit_test(a_thousand_idle_threads_stay_below_50_mb),
         cmocka_unit_test(ended_threads_leave_nothing),
+        cmocka_unit_test(ended_threads_with_large_caches_leave_nothing),
         cmocka_unit_test(nobody_touches_the_cache_of_another_thread),
     };
     sem_init(&settled, 0, 0);

@@ -208,6 +208,57 @@ static void header_maps_keep_to_themselves(void **state) {
     hak_meta_free(record, 1000);
 }
 
+/* A cache that grows in steps, as long as its thread lives; the next thread has one like it. */
+static void grow_and_end(size_t first_bytes, size_t most_bytes) {
+    size_t bytes = first_bytes;
+    void *array = hak_meta_alloc(bytes);
+    while (bytes < most_bytes) {
+        size_t larger_bytes = bytes * 2 < most_bytes ? bytes * 2 : most_bytes;
+        void *larger = hak_meta_alloc(larger_bytes);
+        assert_non_null(larger);
+        hak_meta_free(array, bytes);
+        array = larger;
+        bytes = larger_bytes;
+    }
+    hak_meta_free(array, bytes);
+}
+
+static void what_comes_and_goes_serves_again(void **state) {
+    (void)state;
+    static const size_t most_bytes[] = {8192, 16384, 32768, 65536, 43712, 21888, 10944, 5504, 5184};
+    size_t first_mapped_bytes = 0;
+    for (unsigned round = 0; round < 200; round++) {
+        for (size_t i = 0; i < COUNT_OF(most_bytes); i++) {
+            grow_and_end(512, most_bytes[i * 4 % COUNT_OF(most_bytes)]);
+        }
+        first_mapped_bytes = round == 0 ? hak_meta_mapped_bytes() : first_mapped_bytes;
+    }
+    assert_int_equal(hak_meta_mapped_bytes(), first_mapped_bytes);
+}
+
+/* Of what was large all can be had in small pieces, before more is mapped. */
+static void large_pieces_are_split_before_more_is_mapped(void **state) {
+    (void)state;
+    enum { LARGE = 40, LINES = 1024, SMALL = LARGE * LINES };
+    static void *large[LARGE], *small[SMALL];
+    for (unsigned i = 0; i < LARGE; i++) {
+        large[i] = hak_meta_alloc(HAK_META_BYTES_MAX);
+        assert_non_null(large[i]);
+    }
+    for (unsigned i = 0; i < LARGE; i++) {
+        hak_meta_free(large[i], HAK_META_BYTES_MAX);
+    }
+    size_t mapped_bytes = hak_meta_mapped_bytes();
+    for (unsigned i = 0; i < SMALL; i++) {
+        small[i] = hak_meta_alloc(HAK_META_BYTES_MAX / LINES);
+        assert_non_null(small[i]);
+    }
+    assert_int_equal(hak_meta_mapped_bytes(), mapped_bytes);
+    for (unsigned i = 0; i < SMALL; i++) {
+        hak_meta_free(small[i], HAK_META_BYTES_MAX / LINES);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
@@ -222,6 +273,8 @@ int main(void) {
         cmocka_unit_test(all_leaves_but_the_home_are_mapped_memory),
         cmocka_unit_test(metadata_is_zeroed_aligned_and_disjoint),
         cmocka_unit_test(header_maps_keep_to_themselves),
+        cmocka_unit_test(what_comes_and_goes_serves_again),
+        cmocka_unit_test(large_pieces_are_split_before_more_is_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
