@@ -189,7 +189,11 @@ static void check_batch(const struct slab *slab, const struct block_ref *refs, u
     }
 }
 
-/* FREE bytes there may be: counted ones below carved_blocks, or some on their way. */
+/*
+ * FREE bytes there may be: counted ones below carved_blocks, or some on their way. Where none is counted none
+ * is looked for, so that the count falls below zero by one slab's blocks at most, however many threads have
+ * frees that they have not counted yet: its field has room for no more.
+ */
 static bool may_have_freed(const struct slab *slab) {
     /* relaxed: a hint; a free that is counted a moment later is found by the next refill */
     int counted = hak_slab_word_count(hak_atomic_load_relaxed(&slab->word));
@@ -250,7 +254,8 @@ static unsigned take_any(struct slab *slab, struct block_ref *refs, unsigned wan
 
 static unsigned take(struct slab *slab, struct block_ref *refs, unsigned want) {
     if (HAK_UNLIKELY(hak_options.randomize)) {
-        return hak_shuffle_take(slab, refs, want);
+        bool has_some = may_have_freed(slab) || slab->carved_blocks < slab->capacity_blocks;
+        return has_some ? hak_shuffle_take(slab, refs, want) : 0;
     }
     unsigned got = want == 1 && take_one(slab, refs) ? 1 : take_any(slab, refs, want);
     if (!HAKMEM_BUILD_RELEASE) {

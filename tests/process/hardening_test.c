@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,11 +145,52 @@ static int free_a_long_block(void) {
     return 0;
 }
 
+/* Each frees so few that its frees are not counted yet, and stays. */
+#define WAITING_THREADS 100u
+#define FREED_UNCOUNTED 127u
+#define HANGING_S       60u
+
+static void *blocks_of_others[FREED_UNCOUNTED];
+static sem_t has_freed, may_end;
+
+static void *free_some_and_wait(void *unused) {
+    for (unsigned i = 0; i < FREED_UNCOUNTED; i++) {
+        free(blocks_of_others[i]);
+    }
+    (void)sem_post(&has_freed);
+    (void)sem_wait(&may_end);
+    return unused;
+}
+
+/* Blocks of the same slabs come again and again, while their frees are counted in no slab. */
+static int free_without_counting(void) {
+    static pthread_t threads[WAITING_THREADS];
+    (void)alarm(HANGING_S);
+    CHECK(sem_init(&has_freed, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
+    for (unsigned t = 0; t < WAITING_THREADS; t++) {
+        for (unsigned i = 0; i < FREED_UNCOUNTED; i++) {
+            blocks_of_others[i] = malloc(16);
+            CHECK(blocks_of_others[i] != NULL);
+        }
+        CHECK(pthread_create(&threads[t], NULL, free_some_and_wait, NULL) == 0);
+        CHECK(sem_wait(&has_freed) == 0);
+    }
+    for (unsigned t = 0; t < WAITING_THREADS; t++) {
+        CHECK(sem_post(&may_end) == 0);
+    }
+    for (unsigned t = 0; t < WAITING_THREADS; t++) {
+        CHECK(pthread_join(threads[t], NULL) == 0);
+    }
+    check_heap();
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
 } modes[] = {
     {"load", load},
+    {"free-without-counting", free_without_counting},
     {"addresses", print_addresses},
     {"steps", print_steps},
     {"read-freed", read_freed},
@@ -252,6 +294,7 @@ static void a_randomized_heap_is_sound_under_load(void **state) {
     (void)state;
     REQUIRE_HAK();
     run("load", "HAKMEM_RANDOMIZE=1");
+    run("free-without-counting", "HAKMEM_RANDOMIZE=1");
 }
 
 static void zero_on_free_leaves_nothing_in_freed_blocks(void **state) {
