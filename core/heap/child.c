@@ -17,12 +17,14 @@ struct hak_lock hak_child_lock = HAK_LOCK_INIT(HAK_RANK_PROCESS);
 
 HAK_READ_MOSTLY _Atomic bool hak_child_waits;
 
-/* Every thread that had a heap, but for the calling one. */
+/*
+ * Whether another thread may have been at work. It need not have a heap any more: after its heap's end a
+ * destructor may still trim, or free a large block, and lease slabs or purge units for that.
+ */
 static bool others_had_heaps(void) {
     for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
         struct heap *heap = hak_heap_by_id(id);
-        /* relaxed: the child has one thread */
-        if (heap != NULL && heap != hak_tls.heap && hak_atomic_load_relaxed(&heap->is_attached)) {
+        if (heap != NULL && heap != hak_tls.heap) {
             return true;
         }
     }

@@ -13,7 +13,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-/* In the child, before anything else and alone. Does nothing more when the parent had one thread with a heap.
+/* In the child, before anything else and alone. Does nothing more when no other thread has ever had a heap.
  */
 HAK_COLD void hak_child_begin(void);
 

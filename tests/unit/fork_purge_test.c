@@ -13,6 +13,7 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -43,6 +44,24 @@ static void *trim_slowly(void *unused) {
     return NULL;
 }
 
+/* In the last round of destructors, when the thread's heap has gone. */
+static pthread_key_t trims_at_the_end;
+
+static void trim_in_last_round(void *round) {
+    uintptr_t passed = (uintptr_t)round;
+    if (passed == PTHREAD_DESTRUCTOR_ITERATIONS) {
+        (void)trim_slowly(NULL);
+    } else {
+        CHECK(pthread_setspecific(trims_at_the_end, (void *)(passed + 1)) == 0);
+    }
+}
+
+static void *end_trimming(void *unused) {
+    hak_free(hak_malloc(1));
+    CHECK(pthread_setspecific(trims_at_the_end, (void *)1) == 0);
+    return unused;
+}
+
 static size_t held_pages(void) {
     size_t pages = 0;
     for (struct hak_extent *extent = hak_extent_first(); extent != NULL; extent = extent->all_next) {
@@ -68,12 +87,12 @@ static void look_in_child(void) {
     _exit(0);
 }
 
-static void fork_while_trimming(size_t (*held)(void)) {
+static void fork_while_trimming(size_t (*held)(void), void *(*trimming)(void *)) {
     pthread_t thread;
     what_is_held = held;
     atomic_store(&is_purging, false);
     atomic_store(&has_forked, false);
-    assert_int_equal(pthread_create(&thread, NULL, trim_slowly, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, trimming, NULL), 0);
     while (!atomic_load(&is_purging)) {
         usleep(1000);
     }
@@ -89,19 +108,17 @@ static void fork_while_trimming(size_t (*held)(void)) {
 }
 
 static void page_runs_being_purged_are_free_in_the_child(void **state) {
-    (void)state;
     void *kept = hak_malloc(100000);
     void *freed = hak_malloc(300000);
     void *behind = hak_malloc(100000);
     memset(freed, 1, 300000);
     hak_free(freed);
-    fork_while_trimming(held_pages);
+    fork_while_trimming(held_pages, *state);
     hak_free(kept);
     hak_free(behind);
 }
 
 static void units_being_purged_are_free_in_the_child(void **state) {
-    (void)state;
     void *blocks[64];
     (void)hak_trim(0);
     for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
@@ -114,14 +131,19 @@ static void units_being_purged_are_free_in_the_child(void **state) {
     char why[8];
     assert_int_equal(hak_verify(why, sizeof why), 0);
     assert_true(hak_superslab_count().dirty_units != 0);
-    fork_while_trimming(purging_units);
+    fork_while_trimming(purging_units, *state);
     hak_free(blocks[COUNT_OF(blocks) - 1]);
 }
 
 int main(void) {
+#define BY(thread, test)                                                                                     \
+    { #test " " #thread, test, NULL, heap_is_sound, (void *)(uintptr_t)thread }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(page_runs_being_purged_are_free_in_the_child, heap_is_sound),
-        cmocka_unit_test_teardown(units_being_purged_are_free_in_the_child, heap_is_sound),
+        BY(end_trimming, page_runs_being_purged_are_free_in_the_child),
+        BY(end_trimming, units_being_purged_are_free_in_the_child),
+        BY(trim_slowly, page_runs_being_purged_are_free_in_the_child),
+        BY(trim_slowly, units_being_purged_are_free_in_the_child),
     };
+    CHECK(pthread_key_create(&trims_at_the_end, trim_in_last_round) == 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
