@@ -10,9 +10,21 @@
 
 #define PERIOD_MS 100u
 
+/* The main thread's, as long as it lives. */
+static const struct heap *main_heap;
+
+/*
+ * A main thread that ends by itself leaves the end of the process to the last thread, which must not be this
+ * one. Who gets its heap then, if not this thread, ends in its turn.
+ */
+static bool main_has_ended(void) {
+    return hak_tls.heap == main_heap ||
+           !hak_atomic_load_relaxed(&main_heap->is_attached); /* relaxed: seen at some later time */
+}
+
 static void *serve(void *unused) {
     (void)hak_heap_attach(); /* so that the child of a fork knows that somebody may have been purging */
-    for (;;) {
+    while (!main_has_ended()) {
         hak_os_sleep_ms(PERIOD_MS);
         hak_purge_age();
         hak_purge_settle();
@@ -22,5 +34,8 @@ static void *serve(void *unused) {
 }
 
 void hak_background_start(void) {
-    (void)hak_os_start_thread("hakmem", serve);
+    main_heap = hak_heap_attach();
+    if (main_heap != NULL) {
+        (void)hak_os_start_thread("hakmem", serve);
+    }
 }

@@ -10,7 +10,8 @@
 /*
  * Starts the thread: once, from the constructor, since a thread cannot be started from free(), which the C
  * library calls while it holds locks of its own. It has every signal blocked and the name "hakmem". The child
- * of a fork has none. Without memory for a thread nothing happens: the program's own operations do its work.
+ * of a fork has none, and it ends with the main thread. Without memory for a thread nothing happens: the
+ * program's own operations do its work.
  */
 HAK_COLD void hak_background_start(void);
 

@@ -9,6 +9,7 @@
 #include "support/target.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -94,12 +95,28 @@ static int rest_after_cycles(unsigned within_ms) {
     return 0;
 }
 
+static void *end_last(void *unused) {
+    usleep(50000);
+    printf("the last thread\n");
+    fflush(stdout);
+    return unused;
+}
+
+static int end_main_first(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, end_last, NULL) == 0);
+    CHECK(pthread_detach(thread) == 0);
+    pthread_exit(NULL);
+}
+
 static int run_mode(const char *mode) {
     switch (mode[0]) {
     case 't':
         return print_threads();
     case 'f':
         return print_threads_of_child();
+    case 'm':
+        return end_main_first();
     case 'h':
         return rest_after_cycles(WITHIN_MS);
     default:
@@ -136,6 +153,13 @@ static void the_child_of_a_fork_has_none(void **state) {
     assert_string_equal(output_of("fork", "HAKMEM_BACKGROUND=1"), "0\n");
 }
 
+/* The process ends with the last of the program's own threads. */
+static void it_does_not_keep_the_process(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_string_equal(output_of("main-ends", "HAKMEM_BACKGROUND=1"), "the last thread\n");
+}
+
 static void it_lets_the_raised_floor_of_an_idle_process_fall(void **state) {
     (void)state;
     size_t raised_bytes, left_bytes;
@@ -162,6 +186,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(there_is_no_thread_by_default),
         cmocka_unit_test(the_thread_has_a_name_and_takes_no_signal),
         cmocka_unit_test(the_child_of_a_fork_has_none),
+        cmocka_unit_test(it_does_not_keep_the_process),
         cmocka_unit_test(it_lets_the_raised_floor_of_an_idle_process_fall),
         cmocka_unit_test(without_it_a_proved_heap_keeps_what_it_needed),
     };
