@@ -308,7 +308,7 @@ static void fork_in(void (*operations)(void)) {
     }
     single_step_end();
     print_message("%lu instructions, %lu forks\n", steps.instructions, steps.stops);
-    assert_true(steps.stops > 100);
+    assert_int_not_equal(steps.stops, 0);
     check_heap();
 }
 

@@ -18,8 +18,7 @@
 #include <ucontext.h>
 
 #define NAP_NS       20000
-#define NAPS_OF_STOP 150 /* 3 ms and more: somebody else may be waiting for the stopped thread */
-#define TRAP_FLAG    0x100
+#define NAPS_OF_STOP 500 /* 10 ms and more: somebody else may be waiting for the stopped thread */
 
 enum state { FREE, STOPPED, HELD, DONE, ENDED };
 

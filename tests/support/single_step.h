@@ -3,7 +3,7 @@
  * something there: what a preemption at that very point, the worst one, would let happen.
  *
  * By the processor's trap flag, so for x86-64 alone. A lock that the stopped thread holds and the other one
- * wants would stop both for ever: a stop lasts some milliseconds at most, then the thread goes on step by
+ * wants would stop both for ever: a stop lasts some ten milliseconds at most, then the thread goes on step by
  * step without further stops until the other is through. While a thread steps SIGTRAP must not be blocked, as
  * it is inside pthread_create() and at the very end of a thread.
  */
