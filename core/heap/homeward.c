@@ -6,8 +6,9 @@
 #include "slab/purge.h"
 #include <string.h>
 
-#define BATCH_BLOCKS  128u
-#define BATCH_IN_DEBT 4u /* while memory is being given back: each block may be the last of its slab */
+#define BATCH_BLOCKS     128u
+#define BATCH_IN_DEBT    4u    /* while memory is being given back: each block may be the last of its slab */
+#define UNCOUNTED_BLOCKS 4096u /* of all threads, which may all sleep then */
 
 /* Bytes of blocks that may be uncounted, by profile: they may be all that keeps their slabs from retiring. */
 static const uint32_t bound_bytes[] = {
@@ -16,9 +17,17 @@ static const uint32_t bound_bytes[] = {
     [HAK_PROFILE_THROUGHPUT] = 128 * 1024,
 };
 
-static void begin_batch(struct homeward *homeward) {
+/* How many may wait, now: beyond 32 threads the fewer the more there are. */
+static uint32_t batch_blocks(void) {
+    uint32_t share = UNCOUNTED_BLOCKS / hak_heap_last_id();
+    if (share <= BATCH_IN_DEBT || hak_purge_is_owed()) {
+        return BATCH_IN_DEBT;
+    }
+    return share < BATCH_BLOCKS ? share : BATCH_BLOCKS;
+}
+
+static void end_batch(struct homeward *homeward) {
     hak_atomic_store_relaxed(&homeward->count, 0); /* relaxed: for hak_homeward_uncounted() */
-    homeward->count_max = hak_purge_is_owed() ? BATCH_IN_DEBT : BATCH_BLOCKS;
     homeward->bytes_left = bound_bytes[hak_options.tiny_profile];
 }
 
@@ -38,13 +47,16 @@ void hak_homeward_flush(struct heap *heap) {
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }
-    begin_batch(homeward);
+    end_batch(homeward);
 }
 
 HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, unsigned class_idx) {
     struct homeward *homeward = &heap->homeward;
     unsigned slot = hak_tally_slot(block);
     heap->classes[class_idx].is_used = true;
+    if (homeward->tally.used == 0) {
+        homeward->count_max = batch_blocks();
+    }
     if (hak_tally_has(&homeward->tally, slot)) {
         count_remote(heap, slot);
     }
@@ -55,7 +67,7 @@ HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, u
 void hak_homeward_forget(struct heap *heap) {
     heap->homeward.tally.used = 0;
     memset(heap->homeward.tally.samples, 0, sizeof heap->homeward.tally.samples);
-    begin_batch(&heap->homeward);
+    end_batch(&heap->homeward);
 }
 
 size_t hak_homeward_uncounted(void) {

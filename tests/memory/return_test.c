@@ -13,6 +13,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -21,6 +22,8 @@
 #define TOTAL_BYTES (100 * MB)
 #define BOUND_BYTES (12 * MB)
 #define THREADS_MAX 8u
+#define STRANGERS   300u
+#define HANDFUL     10u
 #define WITHIN_MS   2000u
 #define POLL_MS     20u
 
@@ -30,9 +33,13 @@
  */
 #define SLACK_BYTES        (2 * MIB)
 #define SLACK_THREAD_BYTES (512 * KIB)
+#define STRANGER_BYTES                                                                                       \
+    (128 * KIB) /* its stack, its heap, and the 64 KiB of thread-local data of rss_kit.h                     \
+                 */
 
-/* Who frees: each thread its own blocks, or the main thread those of a thread that sleeps or has ended. */
-enum freeing { OWNER_FREES, OWNER_SLEEPS, OWNER_HAS_ENDED };
+/* Who frees: each thread its own blocks, or the main thread those of a thread that sleeps or has ended, or
+ * many threads, each of which sleeps then, those of one that sleeps. */
+enum freeing { OWNER_FREES, OWNER_SLEEPS, OWNER_HAS_ENDED, STRANGERS_FREE };
 
 /* What every thread does after the last free. */
 enum resting { SLEEPS, WORKS, WAITS_IN_EPOLL };
@@ -67,6 +74,8 @@ static const struct scenario scenarios[] = {
     {DEFAULTS, .name = "eight threads wait in epoll", .threads = 8, .resting = WAITS_IN_EPOLL},
     {DEFAULTS, .name = "another thread frees, the owner sleeps", .freeing = OWNER_SLEEPS},
     {DEFAULTS, .name = "another thread frees for eight that sleep", .threads = 8, .freeing = OWNER_SLEEPS},
+    {DEFAULTS, .name = "300 threads free and sleep", .freeing = STRANGERS_FREE,
+     .bound_bytes = BOUND_BYTES + STRANGERS * STRANGER_BYTES},
     {DEFAULTS, .name = "the owner has ended", .freeing = OWNER_HAS_ENDED},
     {DEFAULTS, .name = "eight owners have ended", .threads = 8, .freeing = OWNER_HAS_ENDED},
     {DEFAULTS, .name = "1 % stays live, scattered", .keep_every = 100, .bound_bytes = 0},
@@ -167,6 +176,31 @@ static void *run_share(void *context) {
     return NULL;
 }
 
+/* Takes a handful of the blocks at a time, so that all have some of every slab. */
+static void *free_as_stranger(void *unused) {
+    static atomic_size_t next;
+    size_t i;
+    free(launder(malloc(1)));
+    pthread_barrier_wait(&freed);
+    while ((i = atomic_fetch_add(&next, HANDFUL)) < shares[0].count) {
+        for (size_t k = i; k < i + HANDFUL && k < shares[0].count; k++) {
+            free(shares[0].blocks[k]);
+        }
+        sched_yield();
+    }
+    pthread_barrier_wait(&freed);
+    rest(SLEEPS);
+    return unused;
+}
+
+static void free_by_strangers(pthread_t *strangers) {
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        CHECK(pthread_create(&strangers[i], NULL, free_as_stranger, NULL) == 0);
+    }
+    pthread_barrier_wait(&freed); /* all are there */
+    pthread_barrier_wait(&freed);
+}
+
 static size_t forced_by(const struct scenario *scenario, void **blocks) {
     size_t kept = 0;
     for (unsigned i = 0; i < scenario->threads; i++) {
@@ -190,6 +224,21 @@ static size_t wait_for(const struct scenario *scenario, size_t bound_bytes, uint
     return now_bytes;
 }
 
+static pthread_t strangers[STRANGERS];
+
+/* Returns when everything is free. */
+static void free_for_others(const struct scenario *scenario) {
+    if (scenario->freeing == OWNER_FREES) {
+        pthread_barrier_wait(&freed);
+    } else if (scenario->freeing == STRANGERS_FREE) {
+        free_by_strangers(strangers);
+    } else {
+        for (unsigned i = 0; i < scenario->threads; i++) {
+            free_share(&shares[i]);
+        }
+    }
+}
+
 static int run_scenario(const struct scenario *scenario) {
     pthread_t threads[THREADS_MAX];
     size_t count = scenario->total_bytes / scenario->block_bytes;
@@ -203,7 +252,8 @@ static int run_scenario(const struct scenario *scenario) {
     size_t before_bytes = rss_bytes();
     pthread_barrier_init(&filled, NULL, scenario->threads + 1);
     pthread_barrier_init(&measured, NULL, scenario->threads + 1);
-    pthread_barrier_init(&freed, NULL, scenario->threads + 1);
+    bool is_freed_by_strangers = scenario->freeing == STRANGERS_FREE;
+    pthread_barrier_init(&freed, NULL, (is_freed_by_strangers ? STRANGERS : scenario->threads) + 1);
     for (unsigned i = 0; i < scenario->threads; i++) {
         size_t from = count * i / scenario->threads;
         size_t to = count * (i + 1) / scenario->threads;
@@ -217,12 +267,7 @@ static int run_scenario(const struct scenario *scenario) {
     for (unsigned i = 0; scenario->freeing == OWNER_HAS_ENDED && i < scenario->threads; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }
-    for (unsigned i = 0; scenario->freeing != OWNER_FREES && i < scenario->threads; i++) {
-        free_share(&shares[i]);
-    }
-    if (scenario->freeing == OWNER_FREES) {
-        pthread_barrier_wait(&freed);
-    }
+    free_for_others(scenario);
     size_t bound_bytes = scenario->bound_bytes;
     if (bound_bytes == 0) {
         bound_bytes = before_bytes + forced_by(scenario, blocks) / 10 * 11 + SLACK_BYTES +
@@ -239,6 +284,9 @@ static int run_scenario(const struct scenario *scenario) {
     atomic_store(&is_over, true);
     for (unsigned i = 0; scenario->freeing != OWNER_HAS_ENDED && i < scenario->threads; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    for (unsigned i = 0; is_freed_by_strangers && i < STRANGERS; i++) {
+        CHECK(pthread_join(strangers[i], NULL) == 0);
     }
     CHECK(full_bytes > before_bytes + scenario->total_bytes / 100 * 95); /* what is freed had been there */
     check_heap();

@@ -103,6 +103,46 @@ static void foreign_blocks_go_home_in_bulk_and_at_exit(void **state) {
     }
 }
 
+/* ---- many threads ---- */
+
+#define THREADS    100u
+#define EACH_FREES 100u
+#define OF_ALL     4096u /* blocks */
+
+static pthread_barrier_t step;
+static void *shared_out[THREADS][EACH_FREES];
+
+static void *free_and_stay(void *mine) {
+    struct heap *heap = hak_heap_attach();
+    CHECK(heap != NULL);
+    (void)pthread_barrier_wait(&step); /* all are there */
+    for (unsigned i = 0; i < EACH_FREES; i++) {
+        hak_free(((void **)mine)[i]);
+    }
+    (void)pthread_barrier_wait(&step);
+    (void)pthread_barrier_wait(&step);
+    return NULL;
+}
+
+/* What is put off may keep slabs, so it does not grow with the number of threads that sleep. */
+static void many_threads_put_off_no_more_than_few(void **state) {
+    (void)state;
+    static pthread_t threads[THREADS];
+    assert_int_equal(pthread_barrier_init(&step, NULL, THREADS + 1), 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        blocks_take(shared_out[i], EACH_FREES, 64);
+        assert_int_equal(pthread_create(&threads[i], NULL, free_and_stay, shared_out[i]), 0);
+    }
+    (void)pthread_barrier_wait(&step);
+    (void)pthread_barrier_wait(&step);
+    assert_in_range(hak_homeward_uncounted(), 1, OF_ALL);
+    (void)pthread_barrier_wait(&step);
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(hak_homeward_uncounted(), 0);
+}
+
 static void *free_large_ones(void *bytes) {
     struct heap *heap = hak_heap_attach();
     size_t class_bytes = hak_class_block_bytes[hak_class_of(*(size_t *)bytes)];
@@ -496,6 +536,7 @@ int main(void) {
         TEST(own_blocks_of_any_unit_are_handed_out_again_at_once),
         TEST(an_adopted_slab_is_tagged_anew),
         TEST(first_units_of_a_heap_are_told_from_all_else),
+        TEST(many_threads_put_off_no_more_than_few), /* the last: afterwards there are many heaps */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
