@@ -128,7 +128,7 @@ void hak_slab_release_warm(struct slab *slab, unsigned taken_blocks, uint32_t ow
     do {
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
         uint64_t warm = hak_slab_word_with_place(word - taken_blocks, HAK_PLACE_WARM);
-        next = hak_slab_word_with_owner(warm, owner) & ~HAK_LEASED;
+        next = hak_slab_word_with_owner(warm, owner) & ~(HAK_LEASED | HAK_FOREIGN_FREES);
         /* release: pairs with the swaps that take the lease in hak_slab_lease_any() and
          * hak_slab_count_free() */
     } while (!hak_atomic_cas_weak_release(&slab->word, &word, next));

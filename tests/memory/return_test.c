@@ -33,9 +33,7 @@
  */
 #define SLACK_BYTES        (2 * MIB)
 #define SLACK_THREAD_BYTES (512 * KIB)
-#define STRANGER_BYTES                                                                                       \
-    (128 * KIB) /* its stack, its heap, and the 64 KiB of thread-local data of rss_kit.h                     \
-                 */
+#define STRANGER_BYTES     (128 * KIB) /* half of it rss_kit.h's thread-local data */
 
 /* Who frees: each thread its own blocks, or the main thread those of a thread that sleeps or has ended, or
  * many threads, each of which sleeps then, those of one that sleeps. */
