@@ -49,9 +49,13 @@ static size_t lines_of(size_t bytes) {
     return lines <= SMALL_LINES ? lines : hak_round_up(lines, LARGE_STEP_LINES);
 }
 
-/* Of a large piece that was split, what is left may have some lines more than the size of its list. */
+/*
+ * Of a large piece that was split, what is left may have some lines more than the size of its list; in the
+ * last one any number, up to all of a chunk that another thread's replaced at once.
+ */
 static unsigned list_of(size_t lines) {
-    return (unsigned)(lines <= SMALL_LINES ? lines : SMALL_LINES + (lines - SMALL_LINES) / LARGE_STEP_LINES);
+    size_t list = lines <= SMALL_LINES ? lines : SMALL_LINES + (lines - SMALL_LINES) / LARGE_STEP_LINES;
+    return (unsigned)hak_smaller(list, LISTS - 1);
 }
 
 static void put_locked(enum hak_meta_kind kind, void *memory, size_t lines) {

@@ -1,6 +1,9 @@
 /*
  * meta_test.c - the meta floor: size classes, metadata arenas, the registry and its exact division.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "hakmem.h"
 #include "heap/front.h"
 #include "heap/requests.h"
@@ -9,6 +12,9 @@
 #include "meta/registry.h"
 #include "support/test.h"
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
     (void)state;
@@ -259,6 +265,38 @@ static void large_pieces_are_split_before_more_is_mapped(void **state) {
     }
 }
 
+/* Another thread's allocation, that comes when this one has found nothing left and is at the kernel. */
+static bool is_overtaken;
+static void *taken_by_other;
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    if (is_overtaken) {
+        is_overtaken = false;
+        taken_by_other = hak_meta_alloc(HAK_META_BYTES_MAX);
+    }
+    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
+}
+
+/* Both then bring memory, of which nothing is lost. */
+static void two_threads_may_bring_memory_at_once(void **state) {
+    (void)state;
+    enum { OF_TWO_CHUNKS = 30 };
+    void *first = NULL;
+    is_overtaken = true;
+    while (is_overtaken) {
+        first = hak_meta_alloc(HAK_META_BYTES_MAX);
+        assert_non_null(first);
+    }
+    assert_non_null(taken_by_other);
+    size_t mapped_bytes = hak_meta_mapped_bytes();
+    for (unsigned i = 2; i < OF_TWO_CHUNKS; i++) {
+        assert_non_null(hak_meta_alloc(HAK_META_BYTES_MAX));
+    }
+    assert_int_equal(hak_meta_mapped_bytes(), mapped_bytes);
+    hak_meta_free(first, HAK_META_BYTES_MAX);
+    hak_meta_free(taken_by_other, HAK_META_BYTES_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
@@ -275,6 +313,7 @@ int main(void) {
         cmocka_unit_test(header_maps_keep_to_themselves),
         cmocka_unit_test(what_comes_and_goes_serves_again),
         cmocka_unit_test(large_pieces_are_split_before_more_is_mapped),
+        cmocka_unit_test(two_threads_may_bring_memory_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
