@@ -78,8 +78,9 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
     uintptr_t block =
         is_wide ? (uintptr_t)mapping + lead_bytes : hak_round_down(end - bytes - (bytes == 0), align);
     struct hak_guarded_range range = range_of(block, bytes, align_shift);
-    if (hak_registry_prepare((const void *)block, (uintptr_t)range.end - block) != 0 ||
-        hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0) {
+    /* First what the kernel may refuse: the registry of a size that no machine has is gigabytes itself. */
+    if (hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0 ||
+        hak_registry_prepare((const void *)block, (uintptr_t)range.end - block) != 0) {
         (void)hak_os_unmap(mapping, mapping_bytes);
         return NULL;
     }
@@ -97,8 +98,11 @@ void hak_guarded_close(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
     size_t bytes = (size_t)(range.end - range.start);
     (void)hak_atomic_add_relaxed(&live_count, (size_t)-1); /* relaxed: a rough bound */
-    (void)hak_os_purge(range.start, bytes);
-    (void)hak_os_forbid(range.start, bytes);
+    /* Reserved anew it is one mapping with its guards; forbidden it would stay charged, and make three. */
+    if (hak_os_reserve_again(range.start, bytes) != 0) {
+        (void)hak_os_purge(range.start, bytes);
+        (void)hak_os_forbid(range.start, bytes);
+    }
 }
 
 void hak_guarded_unmap(const struct hak_record *record) {

@@ -48,7 +48,10 @@ int hak_os_map(void *hint, size_t bytes, void **out);
 /* Slow. The same, at a multiple of `align`, a power of two of at least an OS page. */
 int hak_os_map_aligned(void *hint, size_t bytes, size_t align, void **out);
 
-/* Slow. Reserves address space at a multiple of `align`: no access, no memory, no commit charge. */
+/*
+ * Slow. Reserves address space at a multiple of `align`: no access, no memory. The kernel charges it, and
+ * refuses what it has not got, when it is allowed; with MAP_NORESERVE it would not even then.
+ */
 int hak_os_reserve_aligned(size_t bytes, size_t align, void **out);
 
 /* Slow. Gives the range back: its address may be somebody else's at once. Part of a mapping is allowed. */

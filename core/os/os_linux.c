@@ -89,8 +89,7 @@ unsigned hak_os_find_page_shift(void) {
 
 static int map_pages(void *hint, size_t bytes, int protection, void **out) {
     int saved = errno;
-    int flags = MAP_ANON_PRIVATE | (protection == PROT_NONE ? MAP_NORESERVE : 0);
-    void *address = mmap(hint, bytes, protection, flags, -1, 0);
+    void *address = mmap(hint, bytes, protection, MAP_ANON_PRIVATE, -1, 0);
     int error = errno_result(address == MAP_FAILED, saved);
     count_call(&hak_os_counters.map_calls);
     if (error == 0) {
@@ -164,9 +163,9 @@ int hak_os_unmap(void *address, size_t bytes) {
 
 int hak_os_reserve_again(void *address, size_t bytes) {
     int saved = errno;
-    int flags = MAP_ANON_PRIVATE | MAP_NORESERVE | MAP_FIXED;
+    void *same = mmap(address, bytes, PROT_NONE, MAP_ANON_PRIVATE | MAP_FIXED, -1, 0);
     count_call(&hak_os_counters.map_calls);
-    return errno_result(mmap(address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED, saved);
+    return errno_result(same == MAP_FAILED, saved);
 }
 
 static int protect(void *address, size_t bytes, int protection) {

@@ -11,12 +11,14 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,6 +194,26 @@ static void memory_that_is_short_is_an_error_as_ever(void **state) {
     free(block);
 }
 
+/* So much that the kernel refuses it to whoever asks; calloc alone, since what malloc gives is filled. */
+static void more_than_the_machine_has_is_refused_before_it_is_filled(void **state) {
+    (void)state;
+    char mode = '0';
+    struct sysinfo machine;
+    FILE *overcommit = fopen("/proc/sys/vm/overcommit_memory", "r");
+    if (overcommit != NULL) {
+        assert_int_equal(fread(&mode, 1, 1, overcommit), 1);
+        fclose(overcommit);
+    }
+    if (mode == '1') {
+        SKIP_BECAUSE("the kernel refuses no size: vm.overcommit_memory is 1");
+    }
+    assert_int_equal(sysinfo(&machine), 0);
+    size_t bytes = (machine.totalram + machine.totalswap) * (size_t)machine.mem_unit * 2;
+    errno = 0;
+    assert_null(calloc(1, bytes));
+    assert_int_equal(errno, ENOMEM);
+}
+
 /* What waits in the quarantine takes address space; before malloc fails for that, it goes. */
 static int take_and_give_with_little_room(void *unused) {
     (void)unused;
@@ -288,6 +310,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
+        cmocka_unit_test(more_than_the_machine_has_is_refused_before_it_is_filled),
     };
     return cmocka_run_group_tests_name("checked_mode", tests, NULL, heap_is_sound);
 }

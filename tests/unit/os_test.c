@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 static uint64_t mapped_bytes(void) {
@@ -75,6 +76,28 @@ static void failures_are_returned_and_errno_is_kept(void **state) {
     assert_int_not_equal(hak_os_populate((void *)(16 * hak_os_page_bytes()), 4096), 0);
     hak_os_write(-1, "text", 4);
     assert_int_equal(errno, 7);
+}
+
+/* Twice what the machine has: as address space it is free, as memory the kernel refuses it. */
+static void reserved_memory_is_charged_when_it_is_allowed(void **state) {
+    (void)state;
+    char mode = '0';
+    size_t used_bytes;
+    (void)hak_os_read_file("/proc/sys/vm/overcommit_memory", &mode, 1, &used_bytes);
+    if (mode == '1') {
+        SKIP_BECAUSE("the kernel refuses no size: vm.overcommit_memory is 1");
+    }
+    struct sysinfo machine;
+    assert_int_equal(sysinfo(&machine), 0);
+    size_t bytes = hak_os_page_round((machine.totalram + machine.totalswap) * (size_t)machine.mem_unit * 2);
+    size_t page_bytes = hak_os_page_bytes();
+    void *address;
+    assert_int_equal(hak_os_reserve_aligned(bytes, page_bytes, &address), 0);
+    assert_int_equal(hak_os_allow(address, bytes), ENOMEM);
+    assert_int_equal(hak_os_allow(address, page_bytes), 0);
+    assert_int_equal(hak_os_reserve_again(address, page_bytes), 0);
+    assert_int_equal(hak_os_allow(address, bytes), ENOMEM);
+    assert_int_equal(hak_os_unmap(address, bytes), 0);
 }
 
 static void detaching_leaves_zeros_and_moving_keeps_contents(void **state) {
@@ -229,6 +252,7 @@ int main(void) {
         cmocka_unit_test(the_size_of_an_os_page_is_asked_for_once),
         cmocka_unit_test(aligned_mappings_are_aligned_zero_and_accounted),
         cmocka_unit_test(failures_are_returned_and_errno_is_kept),
+        cmocka_unit_test(reserved_memory_is_charged_when_it_is_allowed),
         cmocka_unit_test(detaching_leaves_zeros_and_moving_keeps_contents),
         cmocka_unit_test(a_limit_refuses_a_move_while_the_target_is_there),
         cmocka_unit_test(locks_exclude_each_other),
