@@ -2,7 +2,7 @@
 """The libraries define exactly the names that hakmem promises.
 
 Of the shared ones (libhakmem.so, libhakmem-debug.so): the dynamic symbols. Of the archive: the global symbols of
-default visibility, which leave out dlopen; every other global name of it starts with hak_, so that no program that
+default visibility, which leave out dlopen and dlmopen; every other global name of it starts with hak_, so that no program that
 links it can collide with one.
 """
 import re
@@ -23,7 +23,7 @@ NEW = [f"_Zn{kind}m{rest}" for kind in "wa" for rest in ("", NOTHROW, ALIGN, ALI
 DELETE = [
     f"_Zd{kind}Pv{rest}" for kind in "la" for rest in ("", "m", NOTHROW, ALIGN, "m" + ALIGN, ALIGN + NOTHROW)
 ]
-SHARED_ONLY = ["dlopen"]
+SHARED_ONLY = ["dlopen", "dlmopen"]
 
 
 def public_names(root):

@@ -28,8 +28,20 @@ static const char *plugin_path(const char *name) {
     return path;
 }
 
+static bool by_dlmopen;
+
+static void *open_plugin(const char *plugin) {
+    int mode = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+#ifdef LM_ID_BASE
+    if (by_dlmopen) {
+        return dlmopen(LM_ID_BASE, plugin_path(plugin), mode);
+    }
+#endif
+    return dlopen(plugin_path(plugin), mode);
+}
+
 static void *symbol_of(const char *plugin, const char *symbol) {
-    void *handle = dlopen(plugin_path(plugin), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    void *handle = open_plugin(plugin);
     if (handle == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         exit(2);
@@ -48,6 +60,11 @@ static int free_a_strdup(void) {
     }
     check_heap();
     return 0;
+}
+
+static int free_a_strdup_by_dlmopen(void) {
+    by_dlmopen = true;
+    return free_a_strdup();
 }
 
 static int free_memory_of_the_plugin(void) {
@@ -114,6 +131,7 @@ static const struct {
     int (*run)(void);
 } modes[] = {
     {"free-a-strdup", free_a_strdup},
+    {"free-a-strdup-by-dlmopen", free_a_strdup_by_dlmopen},
     {"free-memory-of-the-plugin", free_memory_of_the_plugin},
     {"free-memory-where-ours-was", free_memory_of_the_plugin_where_ours_was},
     {"give-the-plugin-memory", give_the_plugin_memory},
@@ -129,6 +147,8 @@ static void a_deepbind_library_may_free_a_strdup(void **state) {
     (void)state;
     REQUIRE_HAK();
     run_child("free-a-strdup", "HAKMEM_DEEPBIND");
+    assert_child_succeeded(&child);
+    run_child("free-a-strdup-by-dlmopen", "HAKMEM_DEEPBIND");
     assert_child_succeeded(&child);
 }
 
@@ -155,9 +175,12 @@ static void with_keep_memory_of_a_deepbind_library_can_be_freed(void **state) {
 static void with_keep_the_flag_stays(void **state) {
     (void)state;
     REQUIRE_HAK();
-    run_child("free-a-strdup", "HAKMEM_DEEPBIND=keep");
-    assert_int_equal(child_signal(&child), SIGABRT);
-    assert_null(strstr(child.err, "hakmem:"));
+    static const char *const ways[] = {"free-a-strdup", "free-a-strdup-by-dlmopen"};
+    for (unsigned i = 0; i < COUNT_OF(ways); i++) {
+        run_child(ways[i], "HAKMEM_DEEPBIND=keep");
+        assert_int_equal(child_signal(&child), SIGABRT);
+        assert_null(strstr(child.err, "hakmem:"));
+    }
 }
 
 static void without_keep_a_foreign_pointer_is_fatal(void **state) {
