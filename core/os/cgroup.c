@@ -13,7 +13,6 @@
 
 #define PATH_BYTES 512u
 #define FILE_BYTES 4096u
-#define DEPTH_MAX  16u
 #define NO_LIMIT   UINT64_MAX
 /* Version 1 says "none" by a number near the highest. */
 #define LIMIT_BYTES_MAX (UINT64_C(1) << 60)
@@ -64,16 +63,15 @@ static HAK_AT_START uint64_t limit_at(const char *root, const struct hierarchy *
 /* The lowest of the group's limit and those of the groups that it lies in. Shortens the path. */
 static HAK_AT_START uint64_t lowest_limit(const char *root, struct hierarchy *hierarchy) {
     uint64_t lowest = NO_LIMIT;
-    for (unsigned depth = 0; depth < DEPTH_MAX; depth++) {
+    for (;;) {
         uint64_t limit = limit_at(root, hierarchy);
         lowest = limit < lowest ? limit : lowest;
         char *slash = strrchr(hierarchy->path, '/');
         if (slash == NULL) {
-            break;
+            return lowest; /* that was the mount's own directory */
         }
         *slash = '\0';
     }
-    return lowest;
 }
 
 static HAK_AT_START bool names_memory(const char *controllers, const char *end) {

@@ -65,6 +65,14 @@ static void the_lowest_limit_above_counts(void **state) {
     assert_int_equal(hak_cgroup_limit_bytes(root), 128 * MIB);
 }
 
+/* Containers within containers: the mount's own limit counts however far down the group lies. */
+static void a_deep_group_finds_the_limit_at_the_top(void **state) {
+    (void)state;
+    put("/proc/self/cgroup", "0::/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18/19/20\n");
+    put("/sys/fs/cgroup/memory.max", "134217728\n");
+    assert_int_equal(hak_cgroup_limit_bytes(root), 128 * MIB);
+}
+
 static void version_1(void **state) {
     (void)state;
     put("/proc/self/cgroup", "9:name=systemd:/\n5:cpu,memory:/docker/1\n0::/\n");
@@ -117,6 +125,7 @@ int main(void) {
         cmocka_unit_test_setup(version_2, new_root),
         cmocka_unit_test_setup(version_2_inside_a_container, new_root),
         cmocka_unit_test_setup(the_lowest_limit_above_counts, new_root),
+        cmocka_unit_test_setup(a_deep_group_finds_the_limit_at_the_top, new_root),
         cmocka_unit_test_setup(version_1, new_root),
         cmocka_unit_test_setup(version_1_inside_a_container, new_root),
         cmocka_unit_test_setup(without_a_limit_there_is_none, new_root),
