@@ -2,6 +2,8 @@
  * reclaim.c - see reclaim.h.
  */
 #include "heap/reclaim.h"
+#include "heap/checked.h"
+#include "heap/front.h"
 #include "large/large.h"
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
@@ -55,11 +57,20 @@ static size_t reclaim(struct heap *heap, slab_action action, size_t keep_bytes) 
     return given_bytes + hak_superslab_trim(keep_bytes);
 }
 
+/* An allocation is about to fail: what waits in quarantine has address space, or memory, that it may need. */
+static void end_quarantine(void) {
+    if (hak_keeps_records()) {
+        hak_checked_empty_quarantine();
+    }
+}
+
 void hak_reclaim_everything(struct heap *heap) {
+    end_quarantine();
     (void)reclaim(heap, retire, 0);
 }
 
 void hak_reclaim_blocks(struct heap *heap) {
+    end_quarantine();
     (void)reclaim(heap, share, 0);
 }
 

@@ -7,8 +7,8 @@
 #include "heap/heap.h"
 
 /*
- * Empties the heap's caches (NULL: none), then gives all free memory of slabs and of the large floor back to
- * the system. Slow: no lock held.
+ * Empties the heap's caches (NULL: none) and the quarantine of a mode that has one, then gives all free
+ * memory of slabs and of the large floor back to the system. Slow: no lock held.
  */
 HAK_COLD void hak_reclaim_everything(struct heap *heap);
 
@@ -16,8 +16,8 @@ HAK_COLD void hak_reclaim_everything(struct heap *heap);
 HAK_COLD void hak_reclaim_blocks(struct heap *heap);
 
 /*
- * What hak_reclaim_everything() does, and pages beneath free blocks of every thread's slabs; keeps about
- * keep_bytes. Returns the bytes given back.
+ * What hak_reclaim_everything() does, but for the quarantine, and pages beneath free blocks of every thread's
+ * slabs; keeps about keep_bytes. Returns the bytes given back.
  */
 HAK_COLD size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes);
 

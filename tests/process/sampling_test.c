@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ALLOCATIONS 100000u
 
@@ -239,12 +241,42 @@ static void few_allocations_are_not_sampled(void **state) {
     assert_part_succeeds("few", "HAKMEM_GUARD_SAMPLE=1000000");
 }
 
+/* Freed ones above what slots hold wait with their address space; before malloc fails for that, it goes. */
+static int take_and_give_with_little_room(void) {
+    enum { WAITING = 200 };
+    unsigned long mapped_pages;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    CHECK(statm != NULL && fscanf(statm, "%lu", &mapped_pages) == 1);
+    CHECK(fclose(statm) == 0);
+    struct rlimit limit = {.rlim_cur = mapped_pages * (size_t)sysconf(_SC_PAGESIZE) + WAITING * MIB,
+                           .rlim_max = RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    for (unsigned i = 0; i < 2 * WAITING; i++) {
+        void *block = launder(malloc(900 * KIB));
+        CHECK(is_sampled(block, 900 * KIB));
+        free(block);
+    }
+    void *block = launder(malloc(WAITING / 2 * MIB));
+    CHECK(block != NULL);
+    free(block);
+    return 0;
+}
+
+static void what_waits_gives_way_when_memory_is_short(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_part_succeeds("short-of-memory", "HAKMEM_GUARD_SAMPLE=1");
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "few") == 0) {
         return allocate_on_threads(1000, 10) != 0 || keep(1000) != 0;
     }
     if (argc == 2 && strcmp(argv[1], "many") == 0) {
         return keep_many();
+    }
+    if (argc == 2 && strcmp(argv[1], "short-of-memory") == 0) {
+        return take_and_give_with_little_room();
     }
     if (argc == 2) {
         return strcmp(argv[1], "spaced") == 0 ? look_at_spaces() : run_kind(argv[1]);
@@ -254,6 +286,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(few_allocations_are_not_sampled),
         cmocka_unit_test(so_many_live_at_a_time_and_no_more),
         cmocka_unit_test(samples_have_time_between_them),
+        cmocka_unit_test(what_waits_gives_way_when_memory_is_short),
     };
     return cmocka_run_group_tests_name("sampling", tests, NULL, heap_is_sound);
 }
