@@ -4,6 +4,7 @@
  */
 #include "check/records.h"
 #include "base/assert.h"
+#include "check/guarded.h"
 #include "check/slots.h"
 #include "os/os.h"
 
@@ -184,6 +185,36 @@ int hak_records_visit(hak_record_visitor visitor, void *context) {
         hak_lock_release(&shards[i].lock);
     }
     return result != 0 ? result : hak_slots_visit(visitor, context);
+}
+
+/* LIVE under the lock: nobody unmaps it meanwhile. */
+static int visit_pages(const struct hak_record *record, hak_range_visitor visitor, void *context) {
+    if (record->address == 0 || record->kind != HAK_RECORD_GUARDED || record->state != HAK_RECORD_LIVE) {
+        return 0;
+    }
+    struct hak_guarded_range range = hak_guarded_range(record);
+    return visitor(range.start, (size_t)(range.end - range.start), context);
+}
+
+static int visit_shard_locked(const struct shard *shard, hak_range_visitor visitor, void *context) {
+    size_t bytes = hak_os_page_round(shard->capacity * sizeof *shard->entries);
+    int result = shard->capacity == 0 ? 0 : visitor(shard->entries, bytes, context);
+    for (size_t k = 0; result == 0 && k < shard->capacity; k++) {
+        result = visit_pages(&shard->entries[k], visitor, context);
+    }
+    return result;
+}
+
+void hak_records_visit_mapped(hak_range_visitor visitor, void *context) {
+    int result = 0;
+    for (unsigned i = 0; result == 0 && i < SHARDS; i++) {
+        hak_lock_acquire(&shards[i].lock);
+        result = visit_shard_locked(&shards[i], visitor, context);
+        hak_lock_release(&shards[i].lock);
+    }
+    if (result == 0) {
+        hak_slots_visit_mapped(visitor, context);
+    }
 }
 
 void hak_records_forget(bool (*is_lost)(const void *block)) {

@@ -66,6 +66,10 @@ void hak_record_quarantined_to_released(const void *address);
 typedef int (*hak_record_visitor)(const struct hak_record *record, void *context);
 int hak_records_visit(hak_record_visitor visitor, void *context);
 
+/* Visits the pages of live blocks between guard pages, the places for sampled ones, and the records' tables;
+ * the visitor as above. */
+void hak_records_visit_mapped(hak_range_visitor visitor, void *context);
+
 /* QUARANTINED -> RELEASED for each block for which is_lost() is true: in the child of a fork, alone. */
 void hak_records_forget(bool (*is_lost)(const void *block));
 

@@ -50,6 +50,10 @@ static size_t slot_bytes_of(unsigned size) {
     return size == 0 ? 2 * hak_os_page_bytes() : HAK_UNIT_BYTES;
 }
 
+static size_t chunk_bytes(size_t slot_bytes) {
+    return hak_round_up(CHUNK_SLOTS * slot_bytes, HAK_UNIT_BYTES);
+}
+
 /* The smallest size that has room for such a block and a guard as long as its alignment; SIZES: none. */
 static unsigned size_for(size_t bytes, size_t align) {
     size_t page_bytes = hak_os_page_bytes();
@@ -109,7 +113,7 @@ static void link_locked(struct chunk *chunk, unsigned size) {
 
 /* Adds a chunk, whatever another thread did meanwhile. No lock held. False when there is no memory. */
 static bool grow(unsigned size) {
-    size_t bytes = hak_round_up(CHUNK_SLOTS * slot_bytes_of(size), HAK_UNIT_BYTES);
+    size_t bytes = chunk_bytes(slot_bytes_of(size));
     struct chunk *chunk = hak_meta_alloc(sizeof *chunk);
     void *start;
     bool has_markers;
@@ -260,6 +264,18 @@ int hak_slots_visit(hak_record_visitor visitor, void *context) {
     }
     hak_lock_release(&hak_slots_lock);
     return result;
+}
+
+void hak_slots_visit_mapped(hak_range_visitor visitor, void *context) {
+    hak_lock_acquire(&hak_slots_lock);
+    const struct chunk *chunk = chunks;
+    hak_lock_release(&hak_slots_lock);
+    /* Chunks stay, and what is linked to one. */
+    for (; chunk != NULL; chunk = chunk->next) {
+        if (visitor((void *)chunk->start, chunk_bytes(chunk->slot_bytes), context) != 0) {
+            return;
+        }
+    }
 }
 
 size_t hak_slots_live(void) {

@@ -36,6 +36,9 @@ struct hak_record *hak_slot_record(const void *address);
 /* As hak_records_visit() does with others. */
 int hak_slots_visit(hak_record_visitor visitor, void *context);
 
+/* Visits all address space of slots, no lock held. */
+void hak_slots_visit_mapped(hak_range_visitor visitor, void *context);
+
 /* How many are in use. */
 size_t hak_slots_live(void);
 

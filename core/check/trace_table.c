@@ -29,9 +29,11 @@ static struct {
     _Atomic size_t kept_bytes;
 } traces;
 
+#define TABLE_BYTES (TRACE_BUCKETS * sizeof *traces.buckets)
+
 int hak_trace_table_prepare(void) {
     void *memory;
-    int error = hak_os_map(NULL, TRACE_BUCKETS * sizeof *traces.buckets, &memory);
+    int error = hak_os_map(NULL, TABLE_BYTES, &memory);
     if (error == 0) {
         traces.buckets = memory;
     }
@@ -90,6 +92,12 @@ unsigned hak_trace_frames(const struct hak_trace *trace, void *const **frames) {
     }
     *frames = trace->frames;
     return trace->count;
+}
+
+void hak_trace_table_visit_mapped(hak_range_visitor visitor, void *context) {
+    if (traces.buckets != NULL) {
+        (void)visitor((void *)traces.buckets, TABLE_BYTES, context);
+    }
 }
 
 size_t hak_trace_kept_bytes(void) {

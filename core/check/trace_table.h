@@ -29,6 +29,9 @@ struct hak_tally {
 void hak_trace_tally(const struct hak_trace *trace, size_t bytes);
 const struct hak_trace *hak_trace_take_largest(struct hak_tally *tally);
 
+/* Visits the table itself; the records are metadata. Any thread. */
+void hak_trace_table_visit_mapped(hak_range_visitor visitor, void *context);
+
 /* Bytes of the records that are kept. */
 size_t hak_trace_kept_bytes(void);
 

@@ -3,6 +3,8 @@
  * for it.
  */
 #include "process/stats.h"
+#include "check/records.h"
+#include "check/trace_table.h"
 #include "heap/checked.h"
 #include "heap/front.h"
 #include "heap/heap.h"
@@ -119,5 +121,9 @@ size_t hak_stats_resident_bytes(void) {
     hak_large_visit_mapped(add_resident, &resident_bytes);
     hak_meta_visit_mapped(add_resident, &resident_bytes);
     hak_registry_visit_mapped(add_resident, &resident_bytes);
+    if (hak_keeps_records()) {
+        hak_records_visit_mapped(add_resident, &resident_bytes);
+        hak_trace_table_visit_mapped(add_resident, &resident_bytes);
+    }
     return resident_bytes;
 }

@@ -84,6 +84,30 @@ static void statistics_count_what_lies_between_guard_pages(void **state) {
     assert_int_equal(after.large_live_bytes, before.large_live_bytes);
 }
 
+/* Between guard pages, in slabs, and the records of both. */
+static void what_is_resident_is_counted(void **state) {
+    enum { LARGE_BLOCKS = 100, SMALL_BLOCKS = 20000, RECORD_BYTES = 40 };
+    static void *blocks[LARGE_BLOCKS + SMALL_BLOCKS];
+    (void)state;
+    REQUIRE_HAK();
+    struct hak_stats before = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof before};
+    struct hak_stats after = before;
+    assert_int_equal(hak_stats_get(&before), 0);
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = malloc(i < LARGE_BLOCKS ? MIB : 16);
+        assert_non_null(blocks[i]);
+    }
+    assert_int_equal(hak_stats_get(&after), 0);
+    size_t more_bytes = after.resident_bytes - before.resident_bytes;
+    assert_true(more_bytes >= LARGE_BLOCKS * MIB + SMALL_BLOCKS * (32 + RECORD_BYTES));
+    assert_true(more_bytes <= after.mapped_bytes - before.mapped_bytes + MIB);
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        free(blocks[i]);
+    }
+    assert_int_equal(hak_stats_get(&after), 0);
+    assert_true(after.resident_bytes < before.resident_bytes + 10 * MIB);
+}
+
 static struct child child;
 
 /* The damage is put right again, so that the exit finds nothing. */
@@ -304,6 +328,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_usable_size_is_what_was_asked_for),
         cmocka_unit_test(a_walk_visits_each_block_with_its_size),
         cmocka_unit_test(statistics_count_what_lies_between_guard_pages),
+        cmocka_unit_test(what_is_resident_is_counted),
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),

@@ -262,6 +262,38 @@ static int take_and_give_with_little_room(void) {
     return 0;
 }
 
+#define SLOT_BLOCKS 1000u
+#define OWN_BLOCKS  50u
+
+/* Blocks in slots and in mappings of their own; what was freed has no memory. */
+static int ask_what_is_resident(void) {
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    size_t live_bytes = 0;
+    CHECK(hak_stats_get(&stats) == 0);
+    size_t before_bytes = stats.resident_bytes;
+    for (unsigned i = 0; i < SLOT_BLOCKS + OWN_BLOCKS; i++) {
+        size_t bytes = (i < SLOT_BLOCKS ? 1 : 200) * (size_t)sysconf(_SC_PAGESIZE);
+        char *block = launder(malloc(bytes));
+        CHECK(is_sampled(block, bytes));
+        memset(block, 1, bytes);
+        if (i % 2 == 0) {
+            live_bytes += bytes;
+        } else {
+            free(block);
+        }
+    }
+    CHECK(hak_stats_get(&stats) == 0);
+    size_t more_bytes = stats.resident_bytes - before_bytes;
+    CHECK(more_bytes >= live_bytes && more_bytes <= live_bytes + MIB);
+    return 0;
+}
+
+static void what_sampled_blocks_have_is_resident(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_part_succeeds("resident", "HAKMEM_GUARD_SAMPLE=1");
+}
+
 static void what_waits_gives_way_when_memory_is_short(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -278,6 +310,9 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "short-of-memory") == 0) {
         return take_and_give_with_little_room();
     }
+    if (argc == 2 && strcmp(argv[1], "resident") == 0) {
+        return ask_what_is_resident();
+    }
     if (argc == 2) {
         return strcmp(argv[1], "spaced") == 0 ? look_at_spaces() : run_kind(argv[1]);
     }
@@ -287,6 +322,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(so_many_live_at_a_time_and_no_more),
         cmocka_unit_test(samples_have_time_between_them),
         cmocka_unit_test(what_waits_gives_way_when_memory_is_short),
+        cmocka_unit_test(what_sampled_blocks_have_is_resident),
     };
     return cmocka_run_group_tests_name("sampling", tests, NULL, heap_is_sound);
 }
