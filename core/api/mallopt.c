@@ -2,10 +2,12 @@
  * mallopt.c - glibc's tunables by function: those that have a meaning here are honoured, the rest refused.
  *
  *   M_TRIM_THRESHOLD  free memory that may stay with the process, half of it in slabs and half in large
- * blocks' pages, in place of the floors that adapt themselves; below 0: all of it stays M_MMAP_THRESHOLD
- * large blocks from this size on get a mapping of their own (above 2 MiB all do); as in glibc, 32 MiB is the
- * highest value taken M_PERTURB         fills new blocks (but calloc's) with the complement of the value's
- * low byte and freed ones with that byte; 0 ends it. Every operation takes the slow path meanwhile.
+ *                     blocks' pages, in place of the floors that adapt themselves; below 0: all of it stays
+ *   M_MMAP_THRESHOLD  large blocks from this size on get a mapping of their own (above 2 MiB all do); as in
+ *                     glibc, 32 MiB is the highest value taken
+ *   M_PERTURB         fills new blocks (but calloc's) with the complement of the value's low byte and freed
+ *                     ones with that byte; 0 ends it. Every operation takes the slow path meanwhile. Refused
+ *                     in checked mode, which looks at its own fill again.
  *   M_ARENA_TEST, M_ARENA_MAX  accepted: each thread has a heap of its own, and none is ever waited for
  *
  * Returns 1 when the value was taken, 0 when it was not. Any thread; others take a change up soon.
@@ -38,6 +40,9 @@ static int set_map_threshold(int bytes) {
 }
 
 static int set_perturb(int value) {
+    if (hak_is_checked()) {
+        return REFUSED;
+    }
     unsigned modes = hak_front_modes() & ~HAK_FRONT_PERTURB;
     if (value != 0) {
         modes |= HAK_FRONT_PERTURB;

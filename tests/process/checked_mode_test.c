@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* pthread_getattr_np */
 #endif
 #include "support/child.h"
+#include "support/pattern.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -106,6 +107,16 @@ static void what_is_resident_is_counted(void **state) {
     }
     assert_int_equal(hak_stats_get(&after), 0);
     assert_true(after.resident_bytes < before.resident_bytes + 10 * MIB);
+}
+
+/* What is freed is filled with a byte that is looked at later: no other can be asked for. */
+static void no_other_fill_can_be_asked_for(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_int_equal(mallopt(M_PERTURB, 0x5A), 0);
+    unsigned char *block = malloc(100);
+    assert_true(bytes_are(block, 100, 0xCD));
+    free(block);
 }
 
 static struct child child;
@@ -329,6 +340,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_walk_visits_each_block_with_its_size),
         cmocka_unit_test(statistics_count_what_lies_between_guard_pages),
         cmocka_unit_test(what_is_resident_is_counted),
+        cmocka_unit_test(no_other_fill_can_be_asked_for),
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
