@@ -16,7 +16,7 @@
 
 #define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
-#define UNBOUND_BYTES   ((uintptr_t)1 << 20)       /* of a stack that is not the thread's own */
+#define UNBOUND_BYTES   ((uintptr_t)1 << 20)       /* of a stack that is not the thread's own, at most */
 #define GETATTR_BYTES   4096u                      /* more than the code of pthread_getattr_np() has */
 #define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
 
@@ -111,6 +111,7 @@ static unsigned walk_frames(uintptr_t frame, void **frames, unsigned max) {
  */
 static unsigned walk_tables(struct hak_frame frame, void **frames, unsigned max, bool *is_whole) {
     frame.is_unbound = !is_frame(frame.stack);
+    frame.is_read_anew = frame.is_unbound;
     uintptr_t low = frame.stack - 2 * sizeof(uintptr_t);
     uintptr_t high = frame.is_unbound ? low + UNBOUND_BYTES : own_stack.high;
     unsigned count = 0;
@@ -159,17 +160,20 @@ static bool is_at_root(void *const *frames, unsigned count) {
 }
 
 /*
- * Whether libc's unwinder may be asked for more than what the tables gave. Not beyond code that a program
- * compiled for itself: where nobody told the unwinder of it, it reads the code, which may have been unmapped
- * before exit() is done; where somebody did, what he told may make it abort.
+ * Whether libc's unwinder may be asked for more than what the tables gave. Not on a stack that is not the
+ * thread's own: it would read on behind its end. Nor beyond code that a program compiled for itself: where
+ * nobody told the unwinder of it, it reads the code, which may have been unmapped before exit() is done;
+ * where somebody did, what he told may make it abort.
  */
-static bool may_ask_libc(void *const *frames, unsigned count) {
+static bool may_ask_libc(uintptr_t frame, void *const *frames, unsigned count) {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
     struct dl_find_object object;
-    if (traces.has_tables && hak_check_libc.find_object((char *)frames[count - 1] - 1, &object) != 0) {
+    if (traces.has_tables &&
+        (!is_frame(frame) || hak_check_libc.find_object((char *)frames[count - 1] - 1, &object) != 0)) {
         return false;
     }
 #else
+    (void)frame;
     (void)frames;
     (void)count;
 #endif
@@ -193,7 +197,7 @@ static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
             return count;
         }
     }
-    if (!is_whole && may_ask_libc(frames, count)) {
+    if (!is_whole && may_ask_libc(frame, frames, count)) {
         count = (unsigned)hak_check_libc.backtrace(frames, (int)max);
         is_whole = count < max;
     }

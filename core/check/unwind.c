@@ -50,9 +50,21 @@ static struct hak_unwind_rule remembered_rule(uintptr_t address) {
     return found.rule;
 }
 
+/* Whether there is a page at the address, on a stack of which nobody knows how far it goes. */
+static bool is_mapped(struct hak_frame *frame, uintptr_t address) {
+    uintptr_t page = hak_round_down(address, hak_os_page_bytes());
+    if (page == 0 || (page != frame->page && !hak_os_is_readable((const uint32_t *)page))) {
+        return false;
+    }
+    frame->page = page;
+    return true;
+}
+
 /* The word at the address, which must lie between the bounds. */
-static bool read_word(uintptr_t address, uintptr_t low, uintptr_t high, uintptr_t *word) {
-    if (address < low || address > high - sizeof *word || !hak_is_aligned(address, sizeof *word)) {
+static bool read_word(struct hak_frame *frame, uintptr_t address, uintptr_t low, uintptr_t high,
+                      uintptr_t *word) {
+    if (address < low || address > high - sizeof *word || !hak_is_aligned(address, sizeof *word) ||
+        (frame->is_unbound && !is_mapped(frame, address))) {
         return false;
     }
     *word = *(const uintptr_t *)address;
@@ -64,15 +76,17 @@ bool hak_unwind_step(struct hak_frame *frame, uintptr_t low, uintptr_t high) {
         return false;
     }
     struct hak_unwind_rule rule =
-        frame->is_unbound ? hak_unwind_read_rule(frame->address) : remembered_rule(frame->address);
+        frame->is_read_anew ? hak_unwind_read_rule(frame->address) : remembered_rule(frame->address);
     frame->is_outermost = rule.is_outermost;
+    frame->is_bare = rule.is_bare;
     uintptr_t outer = (rule.is_from_base ? frame->base : frame->stack) + rule.outer_words * sizeof(uintptr_t);
     uintptr_t return_address = outer - sizeof(uintptr_t);
-    if (!rule.is_known || outer <= frame->stack || !read_word(return_address, low, high, &frame->address)) {
+    if (!rule.is_known || outer <= frame->stack ||
+        !read_word(frame, return_address, low, high, &frame->address)) {
         return false;
     }
     if (rule.base_words != 0 &&
-        !read_word(outer - rule.base_words * sizeof(uintptr_t), low, high, &frame->base)) {
+        !read_word(frame, outer - rule.base_words * sizeof(uintptr_t), low, high, &frame->base)) {
         return false;
     }
     frame->stack = outer;

@@ -7,9 +7,9 @@
  * code without one, other processors than x86-64) is left to others. The format: DWARF 5, 6.4, and the LSB's
  * .eh_frame and .eh_frame_hdr.
  *
- * Any thread, no lock held or taken. A rule of code that was unloaded may be used for what is loaded there
- * next, so the caller must not trust what it comes to: he bounds the addresses that are read and looks where
- * the walk arrives.
+ * Any thread, no lock held or taken. A remembered rule of code that was unloaded may be used for what is
+ * loaded there next, so the caller must not trust what it comes to: he bounds the addresses that are read and
+ * looks where the walk arrives.
  */
 #ifndef HAK_CHECK_UNWIND_H
 #define HAK_CHECK_UNWIND_H
@@ -22,7 +22,10 @@ struct hak_frame {
     uintptr_t stack;
     uintptr_t base;
     bool is_outermost; /* set by a step that was not taken because nobody called this function */
-    bool is_unbound;   /* read each rule anew: it must be right, for where the stack ends is not known */
+    bool is_bare;      /* set by a step that was not taken because no tables are loaded there */
+    bool is_read_anew; /* each rule: it must be right, or there are few */
+    bool is_unbound;   /* how far the stack goes is not known: the kernel is asked for each page */
+    uintptr_t page;    /* of an unbound stack, that may be read */
 };
 
 /* In a constructor: makes room for rules. Before it, and when it returns false, no step is taken. */
@@ -30,7 +33,8 @@ bool hak_unwind_prepare(void);
 
 /*
  * Makes *frame its caller's. Reads only words between `low` and `high`, of a stack that grows down. False,
- * and *frame in no defined state, when there is no rule or it leads elsewhere.
+ * and the registers of *frame in no defined state, when a rule leads elsewhere; as they were when there is
+ * none.
  */
 bool hak_unwind_step(struct hak_frame *frame, uintptr_t low, uintptr_t high);
 

@@ -107,15 +107,15 @@ static const uint8_t *header_of(uintptr_t address) {
     return NULL;
 }
 
-/* The description of the last function that begins at or below the address; NULL when there is none. */
-static const uint8_t *description_of(uintptr_t address) {
+/* The description of the last function that begins at or below the address; NULL when there is none, or the
+ * encoding is a rare one. */
+static const uint8_t *description_of(const uint8_t *header, uintptr_t address) {
     struct row {
         int32_t begin, description; /* from the header's start */
     };
-    const uint8_t *header = header_of(address);
     uint32_t count;
-    if (header == NULL || header[0] != 1 || header[1] != ENCODED_PCREL_SDATA4 ||
-        header[2] != ENCODED_UDATA4 || header[3] != ENCODED_DATAREL_SDATA4) {
+    if (header[0] != 1 || header[1] != ENCODED_PCREL_SDATA4 || header[2] != ENCODED_UDATA4 ||
+        header[3] != ENCODED_DATAREL_SDATA4) {
         return NULL;
     }
     memcpy(&count, header + 8, sizeof count);
@@ -367,10 +367,12 @@ bool hak_unwind_can_read_tables(void) {
 
 struct hak_unwind_rule hak_unwind_read_rule(uintptr_t return_address) {
     const struct hak_unwind_rule none = {.is_known = 0};
+    const struct hak_unwind_rule bare = {.is_bare = 1};
     uintptr_t address = return_address - 1; /* in the call: behind it another function may begin */
-    const uint8_t *start = description_of(address);
+    const uint8_t *header = header_of(address);
+    const uint8_t *start = header == NULL ? NULL : description_of(header, address);
     if (start == NULL) {
-        return none;
+        return header == NULL ? bare : none;
     }
     struct bytes record = record_at(start);
     const uint8_t *id_at = record.at;

@@ -13,6 +13,7 @@ struct hak_unwind_rule {
         base_words; /* below that, where the caller's base pointer was saved; 0: nowhere, it is as it was */
     uint8_t is_from_base : 1; /* the base pointer, not the stack pointer */
     uint8_t is_outermost : 1; /* nobody called the function: a program's or thread's start */
+    uint8_t is_bare : 1;      /* not known, and by nobody: no object with tables is there */
     uint8_t is_known;
 };
 

@@ -147,6 +147,10 @@ void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
 /* Sleeps for so many milliseconds; may wake without cause. */
 void hak_os_sleep_ms(uint32_t ms);
 
+/* Whether the word may be read: a futex wait of no time, in which the kernel reads it and does not fault.
+ * False too where a filter refuses that call. */
+bool hak_os_is_readable(const uint32_t *word);
+
 /*
  * For the constructor, while the process has one thread: starts a thread for good, with the name, every
  * signal blocked and a small stack. Returns 0 or an errno value.

@@ -56,8 +56,7 @@ static void count_call(_Atomic uint64_t *counter) {
 static void account_mapped(int64_t bytes) {
     /* relaxed: a statistic, orders nothing */
     uint64_t now = hak_atomic_add_relaxed(&hak_os_counters.mapped_bytes, (uint64_t)bytes) + (uint64_t)bytes;
-    uint64_t peak =
-        hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes_peak); /* relaxed: the swap decides */
+    uint64_t peak = hak_atomic_load_relaxed(&hak_os_counters.mapped_bytes_peak); /* relaxed: as below */
     while (now > peak) {
         /* relaxed: a statistic, orders nothing */
         if (hak_atomic_cas_relaxed(&hak_os_counters.mapped_bytes_peak, &peak, now)) {
@@ -277,10 +276,7 @@ int hak_os_resident(void *address, size_t bytes, size_t *out_bytes) {
     size_t resident_bytes = 0;
     int saved = errno;
     for (size_t offset = 0; offset < bytes;) {
-        size_t step = bytes - offset;
-        if (step > sizeof pages * page_bytes) {
-            step = sizeof pages * page_bytes;
-        }
+        size_t step = hak_smaller(bytes - offset, sizeof pages * page_bytes);
         if (mincore((char *)address + offset, step, pages) != 0) {
             return errno_result(true, saved);
         }
@@ -372,18 +368,28 @@ uint64_t hak_os_process_id(void) {
     return (uint64_t)getpid();
 }
 
-void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+static int futex(const void *word, int operation, uint32_t value, const struct timespec *time) {
     int saved = errno;
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
-    errno = saved;
+    return errno_result(syscall(SYS_futex, word, operation, value, time, NULL, 0) < 0, saved);
+}
+
+void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+    (void)futex(word, FUTEX_WAIT_PRIVATE, expected, NULL);
+}
+
+void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
+    (void)futex(word, FUTEX_WAKE_PRIVATE, count, NULL);
 }
 
 void hak_os_sleep_ms(uint32_t ms) {
     static _Atomic uint32_t never;
     const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-    int saved = errno;
-    (void)syscall(SYS_futex, &never, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
-    errno = saved;
+    (void)futex(&never, FUTEX_WAIT_PRIVATE, 0, &time);
+}
+
+bool hak_os_is_readable(const uint32_t *word) {
+    int error = futex(word, FUTEX_WAIT_PRIVATE, 0, &(const struct timespec){.tv_sec = 0});
+    return error == EAGAIN || error == ETIMEDOUT || error == EINTR;
 }
 
 int hak_os_start_thread(const char *name, void *(*run)(void *)) {
@@ -410,12 +416,6 @@ int hak_os_start_thread(const char *name, void *(*run)(void *)) {
     (void)pthread_attr_destroy(&attributes);
     errno = saved;
     return error;
-}
-
-void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
-    int saved = errno;
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-    errno = saved;
 }
 
 uintptr_t hak_os_program_entry(void) {

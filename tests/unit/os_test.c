@@ -100,6 +100,31 @@ static void reserved_memory_is_charged_when_it_is_allowed(void **state) {
     assert_int_equal(hak_os_unmap(address, bytes), 0);
 }
 
+/* Asked for without a fault, whatever the word holds. */
+static void what_may_be_read_is_told(void **state) {
+    (void)state;
+    size_t bytes = hak_os_page_bytes();
+    char *pages;
+    assert_int_equal(hak_os_map(NULL, 3 * bytes, (void **)&pages), 0);
+    uint32_t *zero = (uint32_t *)(void *)pages;
+    uint32_t *one = zero + 1;
+    *one = 1;
+    errno = 7;
+    assert_true(hak_os_is_readable(zero));
+    assert_true(hak_os_is_readable(one));
+    assert_int_equal(hak_os_freeze(pages, bytes), 0);
+    assert_true(hak_os_is_readable(one));
+    assert_true(hak_os_is_readable((uint32_t *)(void *)(pages + 2 * bytes)));
+    assert_int_equal(hak_os_forbid(pages + bytes, bytes), 0);
+    assert_false(hak_os_is_readable((uint32_t *)(void *)(pages + bytes)));
+    assert_int_equal(hak_os_unmap(pages, 3 * bytes), 0);
+    assert_false(hak_os_is_readable(one));
+    assert_false(hak_os_is_readable(NULL));
+    assert_false(hak_os_is_readable((uint32_t *)(UINTPTR_MAX - 3)));
+    assert_false(hak_os_is_readable((uint32_t *)((uintptr_t)1 << 63)));
+    assert_int_equal(errno, 7);
+}
+
 static void detaching_leaves_zeros_and_moving_keeps_contents(void **state) {
     (void)state;
     size_t bytes = 4 * hak_os_page_bytes();
@@ -253,6 +278,7 @@ int main(void) {
         cmocka_unit_test(aligned_mappings_are_aligned_zero_and_accounted),
         cmocka_unit_test(failures_are_returned_and_errno_is_kept),
         cmocka_unit_test(reserved_memory_is_charged_when_it_is_allowed),
+        cmocka_unit_test(what_may_be_read_is_told),
         cmocka_unit_test(detaching_leaves_zeros_and_moving_keeps_contents),
         cmocka_unit_test(a_limit_refuses_a_move_while_the_target_is_there),
         cmocka_unit_test(locks_exclude_each_other),

@@ -9,13 +9,12 @@
 #include "base/text.h"
 #include "check/libc.h"
 #include "check/object.h"
-#include "check/trace.h"
-#include "check/trace_table.h"
 #include "check/trace_text.h"
 #include "check/unwind.h"
 #include "check/unwind_table.h"
 #include "support/child.h"
 #include "support/test.h"
+#include "unit/trace_kit.h"
 
 #include <errno.h>
 #include <link.h>
@@ -31,35 +30,10 @@
 
 #define FRAMES 16u
 
-/* Keeps the call from becoming a jump. */
-#define AFTER_CALL() __asm__ volatile("" : : : "memory")
-
-/* In a section of its own, so that its ends are known. */
-__attribute__((noinline, section("take_here_code"))) static const struct hak_trace *
-take_here(unsigned depth) {
-    const struct hak_trace *trace = depth == 0 ? hak_trace_take() : take_here(depth - 1);
-    AFTER_CALL();
-    return trace;
-}
-
 __attribute__((noinline)) static const struct hak_trace *take_from_another_place(void) {
     const struct hak_trace *trace = hak_trace_take();
     AFTER_CALL();
     return trace;
-}
-
-extern const char __start_take_here_code[], __stop_take_here_code[];
-
-/* How many of the trace's frames lie in take_here(), one after the other. */
-static unsigned frames_in_take_here(const struct hak_trace *trace) {
-    void *const *frames = NULL;
-    unsigned count = hak_trace_frames(trace, &frames);
-    unsigned inside = 0;
-    for (unsigned i = 0; i < count; i++) {
-        inside += (const char *)frames[i] > __start_take_here_code &&
-                  (const char *)frames[i] <= __stop_take_here_code;
-    }
-    return inside;
 }
 
 static void a_trace_names_each_caller(void **state) {

@@ -190,6 +190,10 @@ void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count) {
     model_futex_wake(word, count);
 }
 
+bool hak_os_is_readable(const uint32_t *word) {
+    return word != NULL;
+}
+
 void hak_os_random(void *bytes, size_t count) {
     memset(bytes, 1, count);
 }
