@@ -105,26 +105,50 @@ static unsigned walk_frames(uintptr_t frame, void **frames, unsigned max) {
     return count;
 }
 
+static struct hak_frame caller_of(uintptr_t frame) {
+    const uintptr_t *words = (const uintptr_t *)frame;
+    return (struct hak_frame){.address = words[1], .stack = frame + 2 * sizeof *words, .base = words[0]};
+}
+
+/* From code without tables, where its base pointer may be a frame. */
+static bool step_by_base(struct hak_frame *frame) {
+    if (!frame->is_bare || frame->base < frame->stack || !is_frame(frame->stack) || !is_frame(frame->base)) {
+        return false;
+    }
+    struct hak_frame caller = caller_of(frame->base);
+    frame->address = caller.address;
+    frame->stack = caller.stack;
+    frame->base = caller.base;
+    return true;
+}
+
 /*
  * The same by the compiler's tables, up to the thread's root or where nobody called: *is_whole. Less than
- * that if a frame has no rule.
+ * that if a frame has no rule. Code that a program compiled for itself has no tables, and may have anything
+ * in the base pointer: what lies beyond it counts only if the walk arrives at the root.
  */
 static unsigned walk_tables(struct hak_frame frame, void **frames, unsigned max, bool *is_whole) {
     frame.is_unbound = !is_frame(frame.stack);
     frame.is_read_anew = frame.is_unbound;
     uintptr_t low = frame.stack - 2 * sizeof(uintptr_t);
     uintptr_t high = frame.is_unbound ? low + UNBOUND_BYTES : own_stack.high;
-    unsigned count = 0;
-    do {
+    unsigned count = 0, sure_count = 0; /* sure_count 0: all are */
+    for (;;) {
         frames[count++] = (void *)frame.address;
-    } while (count < max && (void *)frame.address != own_stack.root && hak_unwind_step(&frame, low, high));
-    *is_whole = count < max && frame.is_outermost;
-    return count;
-}
-
-static struct hak_frame caller_of(uintptr_t frame) {
-    const uintptr_t *words = (const uintptr_t *)frame;
-    return (struct hak_frame){.address = words[1], .stack = frame + 2 * sizeof *words, .base = words[0]};
+        if (count == max || (void *)frame.address == own_stack.root) {
+            break;
+        }
+        if (!hak_unwind_step(&frame, low, high)) {
+            unsigned bare_count = count;
+            if (!step_by_base(&frame)) {
+                break;
+            }
+            sure_count = sure_count == 0 ? bare_count : sure_count;
+        }
+    }
+    bool is_sure = sure_count == 0 || (void *)frame.address == own_stack.root;
+    *is_whole = is_sure && count < max && frame.is_outermost;
+    return is_sure ? count : sure_count;
 }
 
 /*
@@ -181,14 +205,21 @@ static bool may_ask_libc(uintptr_t frame, void *const *frames, unsigned count) {
 }
 
 /*
- * Code without frame pointers leaves anything in that register, also what looks like a short chain. So a
- * chain counts only if it arrives at where the unwinder has found this thread to begin. Tables are right for
- * every frame, so a part of the stack may be all that is wanted.
+ * Code without frame pointers leaves anything in that register: what looks like a short chain, or the frame
+ * of a function further out, whose callees the chain leaves out. So a chain counts only if it arrives at
+ * where the unwinder has found this thread to begin, and where tables can be read, if they say the same.
+ */
+static bool is_chain_right(void *const *frames, unsigned count) {
+    return is_at_root(frames, count) && (!traces.has_tables || hak_unwind_is_chain(frames, count));
+}
+
+/* A chain is walked faster. Tables are right for every frame, so a part of the stack may be all that is
+ * wanted.
  */
 static unsigned walk(uintptr_t frame, void **frames, unsigned max) {
     bool is_whole = false;
     unsigned count = walk_frames(frame, frames, max);
-    if (hak_check_libc.backtrace == NULL || (count < max && is_at_root(frames, count))) {
+    if (hak_check_libc.backtrace == NULL || (count < max && is_chain_right(frames, count))) {
         return count;
     }
     if (traces.has_tables) {

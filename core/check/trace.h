@@ -1,8 +1,9 @@
 /*
  * trace.h - call stacks: taken from the running thread; trace_table.h keeps them.
  *
- * A stack is walked by frame pointers where the chain of them is whole, else by what unwind.h remembers of
- * the compiler's tables, else by libc's backtrace(), which reads all of them: exact, some 140 ns a frame.
+ * A stack is walked by frame pointers where the chain of them is whole and the compiler's tables say that it
+ * leaves nobody out, else by what unwind.h remembers of those tables, else by libc's backtrace(), which reads
+ * all of them: exact, some 140 ns a frame.
  * Frames of the shared library itself are left out. Where stacks are taken seldom, libc is not asked if the
  * tables can be read, since that loads another library: a stack then ends at a frame for which there is no
  * rule, a signal's for one.

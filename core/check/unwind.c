@@ -50,6 +50,18 @@ static struct hak_unwind_rule remembered_rule(uintptr_t address) {
     return found.rule;
 }
 
+bool hak_unwind_is_chain(void *const *frames, unsigned count) {
+    unsigned by_base = 0;
+    while (entries != NULL && by_base + 1 < count) {
+        struct hak_unwind_rule rule = remembered_rule((uintptr_t)frames[by_base]);
+        if (!rule.is_known || !rule.is_from_base || rule.outer_words != 2 || rule.base_words != 2) {
+            break;
+        }
+        by_base++;
+    }
+    return by_base + 1 == count;
+}
+
 /* Whether there is a page at the address, on a stack of which nobody knows how far it goes. */
 static bool is_mapped(struct hak_frame *frame, uintptr_t address) {
     uintptr_t page = hak_round_down(address, hak_os_page_bytes());

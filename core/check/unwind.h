@@ -38,4 +38,7 @@ bool hak_unwind_prepare(void);
  */
 bool hak_unwind_step(struct hak_frame *frame, uintptr_t low, uintptr_t high);
 
+/* Whether by the remembered rules a base pointer leads from each of these return addresses to the next. */
+bool hak_unwind_is_chain(void *const *frames, unsigned count);
+
 #endif

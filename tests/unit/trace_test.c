@@ -215,7 +215,7 @@ static int backtrace_that_marks(void **frames, int count) {
     return 1;
 }
 
-/* A chain counts when it arrives at where the thread began, and else the unwinder is asked. */
+/* Without tables a chain counts when it arrives at where the thread began, and else the unwinder is asked. */
 static void *take_with_two_ends(void *unused) {
     (void)unused;
     void *const *found = NULL;
@@ -235,6 +235,9 @@ static void a_chain_counts_when_it_arrives_at_the_threads_start(void **state) {
     pthread_t thread;
     (void)state;
     REQUIRE_REGISTERS();
+    if (hak_unwind_can_read_tables()) {
+        SKIP_BECAUSE("there are tables: unit/trace_walk");
+    }
     assert_int_equal(pthread_create(&thread, NULL, take_with_two_ends, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
