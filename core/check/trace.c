@@ -12,11 +12,13 @@
 #include "check/trace_table.h"
 #include "check/unwind.h"
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 
-#define OWN_FRAMES_MAX  6u                         /* of hakmem above the program's frames */
-#define ROOT_FRAMES_MAX 4u                         /* of libc at the outer end of a stack */
-#define UNBOUND_BYTES   ((uintptr_t)1 << 20)       /* of a stack that is not the thread's own, at most */
+#define OWN_FRAMES_MAX  6u                   /* of hakmem above the program's frames */
+#define ROOT_FRAMES_MAX 4u                   /* of libc at the outer end of a stack */
+#define UNBOUND_BYTES   ((uintptr_t)1 << 20) /* of a stack that is not the thread's own, at most */
+#define UNWINDER_NAME   "/libgcc_s.so"
 #define GETATTR_BYTES   4096u                      /* more than the code of pthread_getattr_np() has */
 #define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
 
@@ -184,24 +186,34 @@ static bool is_at_root(void *const *frames, unsigned count) {
 }
 
 /*
- * Whether libc's unwinder may be asked for more than what the tables gave. Not on a stack that is not the
- * thread's own: it would read on behind its end. Nor beyond code that a program compiled for itself: where
- * nobody told the unwinder of it, it reads the code, which may have been unmapped before exit() is done;
- * where somebody did, what he told may make it abort.
+ * Whether every frame lies in a library or the program, but none in libc's unwinder. That may have called
+ * with its lock held, and would wait for itself. Where nobody told it of code that a program compiled for
+ * itself, it reads that code, which may have been unmapped before exit() is done; where somebody did, what he
+ * told may make it abort.
  */
-static bool may_ask_libc(uintptr_t frame, void *const *frames, unsigned count) {
+static bool is_seen_by_unwinder(void *const *frames, unsigned count) {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
     struct dl_find_object object;
-    if (traces.has_tables &&
-        (!is_frame(frame) || hak_check_libc.find_object((char *)frames[count - 1] - 1, &object) != 0)) {
-        return false;
+    for (unsigned i = 0; i < count; i++) {
+        if (hak_check_libc.find_object((char *)frames[i] - 1, &object) != 0 ||
+            strstr(object.dlfo_link_map->l_name, UNWINDER_NAME) != NULL) {
+            return false;
+        }
     }
 #else
-    (void)frame;
     (void)frames;
     (void)count;
 #endif
-    return traces.asks_libc;
+    return true;
+}
+
+/*
+ * Whether libc's unwinder may be asked for more than what the tables gave. Not on a stack that is not the
+ * thread's own: it would read on behind its end.
+ */
+static bool may_ask_libc(uintptr_t frame, void *const *frames, unsigned count) {
+    return traces.asks_libc &&
+           (!traces.has_tables || (is_frame(frame) && is_seen_by_unwinder(frames, count)));
 }
 
 /*

@@ -1,6 +1,6 @@
 /*
  * trace_walk_test.c - by which way a stack is walked, and how far: on stacks that a runtime made, through
- * code with and without frame pointers, below the unwinder itself, and in libraries that come and go.
+ * code with and without frame pointers, and below the unwinder itself.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -12,8 +12,10 @@
 #include "unit/trace_kit.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unwind.h>
 
 #define FRAMES 16u
 
@@ -200,6 +202,36 @@ static void a_frame_pointer_counts_where_the_walk_arrives_at_the_threads_start(v
     on_a_thread(take_through_given_frames);
 }
 
+/* ---- below the unwinder ---- */
+
+static _Unwind_Reason_Code take_in_unwinder(struct _Unwind_Context *context, void *unused) {
+    (void)context;
+    (void)unused;
+    take_three_deep();
+    return _URC_END_OF_STACK;
+}
+
+static void unwind_in_handler(int signal) {
+    (void)signal;
+    (void)_Unwind_Backtrace(take_in_unwinder, NULL);
+}
+
+static void *raise_on_thread(void *unused) {
+    raise(SIGUSR1);
+    return unused;
+}
+
+/* It may hold its lock, where it frees what it knew of tables that a program drops. The signal's frame has no
+ * rule. */
+static void the_unwinder_is_not_asked_from_inside(void **state) {
+    (void)state;
+    SKIP_WITHOUT_TABLES();
+    signal(SIGUSR1, unwind_in_handler);
+    on_a_thread(raise_on_thread);
+    assert_int_equal(frames_in_take_here(trace_taken), 3);
+    assert_int_equal(backtraces, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_does_not_leave_a_stack_that_nobody_knows),
@@ -207,6 +239,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_trace_goes_on_behind_code_with_frame_pointers, count_backtraces,
                                         restore_libc),
         cmocka_unit_test(a_frame_pointer_counts_where_the_walk_arrives_at_the_threads_start),
+        cmocka_unit_test_setup_teardown(the_unwinder_is_not_asked_from_inside, count_backtraces,
+                                        restore_libc),
     };
     hak_trace_prepare(FRAMES, false);
     return cmocka_run_group_tests_name("trace_walk", tests, NULL, NULL);
