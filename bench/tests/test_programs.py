@@ -13,7 +13,7 @@ SMALL = ["1000", "32", "7"]
 # program: the options of each of its variants
 VARIANTS = {
     "random_mixed": [[]],
-    "tiny_hot": [[]],
+    "tiny_hot": [["--mode=touched"], ["--mode=untouched"]],
     "mid_mt_gap": [["--threads=1"], ["--threads=3"]],
     "larson": [["--threads=1"], ["--threads=4"]],
     "thread_churn": [["--threads=2"]],

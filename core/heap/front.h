@@ -271,7 +271,6 @@ HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t live
     hak_live_to_cached(header, block, live_header - HAK_HEADER_LIVE, function);
     *top = (struct block_ref){.block = block, .header = header};
     hak_tls.top[live_header - HAK_HEADER_LIVE] = top + 1;
-    __builtin_prefetch(block, 1); /* the program writes to it as soon as it has it again */
     hak_count_free(live_header - HAK_HEADER_LIVE);
 }
 
