@@ -83,7 +83,7 @@ def _history(cores: int) -> List[Row]:
         )
     ]
     rows.append(Row("tiny_hot", "tiny_hot", 1000000, 16, sets="qbf"))
-    rows.append(Row("untouched", "tiny_hot", 1000000, 16, mode="untouched"))
+    rows.append(Row("tiny_hot untouched", "tiny_hot", 1000000, 16, mode="untouched"))
     for threads in _thread_counts(cores):
         sets = "qbfs" if threads in (1, cores) else "fs"
         rows.append(

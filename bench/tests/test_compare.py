@@ -213,12 +213,12 @@ class Output(unittest.TestCase):
     def test_the_csv_has_a_line_for_each_figure(self):
         with open(os.path.join(self.run_done.folder, "results.csv"), encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        self.assertEqual(len(rows), 3 * (2 + 2 + 4))  # allocators x (two figures, two, startup's four)
+        self.assertEqual(len(rows), 3 * (2 + 2 + 2 + 4))  # allocators x (three rows of two figures, startup's four)
         self.assertEqual({r["allocator"] for r in rows}, {"one", "two", "three"})
 
     def test_the_floor_and_the_noise_check_are_printed(self):
         self.assertIn("random_mixed 256     floor", self.run_done.out)
-        self.assertIn("Noise check (the same allocator under two names, 3 rows)", self.run_done.out)
+        self.assertIn("Noise check (the same allocator under two names, 4 rows)", self.run_done.out)
 
     def test_a_saved_result_prints_again(self):
         saved = os.path.join(self.run_done.folder, "results.json")
