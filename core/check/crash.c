@@ -104,6 +104,13 @@ static void pass_on(int signal, siginfo_t *info, void *context, uintptr_t frame)
     /* else the instruction faults again, and the kernel does what it does */
 }
 
+static void report(const void *address, const ucontext_t *context) {
+    struct hak_record record;
+    if (hak_report_find_access(address, &record)) {
+        hak_report_access(&record, address, access_of(context), trace_of(context));
+    }
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
@@ -111,7 +118,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     if (!is_reporting && info->si_code > 0 && hak_guarded_covers(info->si_addr) &&
         !has_come_back(info, frame)) {
         is_reporting = true;
-        (void)hak_report_access(info->si_addr, access_of(context), trace_of(context));
+        report(info->si_addr, context);
         is_reporting = false;
     }
     errno = saved_errno;
