@@ -113,11 +113,17 @@ static void hand_on(int signal, siginfo_t *info, void *context) {
     found.sa_sigaction(signal, info, context);
 }
 
+/* In place of hakmem's, which then comes to stand in front. */
+static void install_behind(void (*handler)(int), int flags, struct sigaction *instead_of) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    ask_for_blocks();
+    sigaction(SIGSEGV, &action, instead_of);
+    ask_for_blocks();
+}
+
 static void install_that_hands_on(void) {
     struct sigaction action = {.sa_sigaction = hand_on, .sa_flags = SA_SIGINFO};
-    ask_for_blocks();
-    sigaction(SIGSEGV, &action, &found);
-    ask_for_blocks();
+    install_behind(action.sa_handler, SA_SIGINFO, &found);
 }
 
 /* Handed on in a circle, the fault is reported once and then ends the program. */
@@ -160,6 +166,147 @@ static void handler_that_resets_is_called_once(void) {
     write_at((char *)16);
 }
 
+/* What it found is then hakmem's in front of itself. */
+static void handler_that_was_installed_twice_is_called_once(void) {
+    install_that_hands_on();
+    install_that_hands_on();
+    say("\n");
+    write_at((char *)16);
+}
+
+static void hand_on_all(int signal, siginfo_t *info, void *context) {
+    handled++;
+    found.sa_sigaction(signal, info, context);
+}
+
+/* Without hakmem the second would call the first as a function: it is not the one that stands for once. */
+static void handler_before_one_that_resets_stays(void) {
+    install(leap, (int)SA_RESETHAND);
+    struct sigaction action = {.sa_sigaction = hand_on_all, .sa_flags = SA_SIGINFO};
+    install_behind(action.sa_handler, SA_SIGINFO, &found);
+    fault_three_times();
+    must_be(handled == 6); /* three of each */
+    say("sound\n");
+    exit(0);
+}
+
+/* ---- handlers that come and go ---- */
+
+static void put_back(int signal) {
+    handled++;
+    must_be(handled == 1);
+    sigaction(signal, &found, NULL);
+}
+
+static void put_back_and_raise(int signal) {
+    put_back(signal);
+    raise(signal);
+}
+
+/* What it found was the default, which stands again when the instruction faults once more. */
+static void handler_that_puts_back_what_it_found(void) {
+    install_behind(put_back, 0, &found);
+    say("\n");
+    write_at((char *)16);
+}
+
+/* Reported before the handler, and not again. */
+static void handler_that_puts_back_what_it_found_comes_after_the_report(void) {
+    install_behind(put_back, 0, &found);
+    char *block = must(malloc(4000));
+    expect_segv("write 0 bytes past the end of", block, 4000);
+    write_at(block + 4000);
+}
+
+/* As python's faulthandler does it. */
+static void handler_that_puts_back_what_it_found_and_raises(void) {
+    install_behind(put_back_and_raise, (int)SA_NODEFER, &found);
+    say("\n");
+    write_at((char *)16);
+}
+
+static void must_not_come(int signal) {
+    (void)signal;
+    must_be(false);
+}
+
+static void removed_handler_is_not_called(void) {
+    install_behind(must_not_come, 0, &found);
+    sigaction(SIGSEGV, &found, NULL);
+    ask_for_blocks();
+    say("\n");
+    write_at((char *)16);
+}
+
+static void removed_by_the_default_it_is_not_called(void) {
+    install_behind(must_not_come, 0, &found);
+    install(SIG_DFL, 0);
+    ask_for_blocks();
+    say("\n");
+    write_at((char *)16);
+}
+
+static volatile sig_atomic_t last;
+
+/* clang-format off */
+#define LAYER_TABLE(ROW) \
+    ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7) ROW(8) ROW(9) ROW(10) \
+    ROW(11) ROW(12) ROW(13) ROW(14) ROW(15) ROW(16) ROW(17) ROW(18) ROW(19) ROW(20)
+/* clang-format on */
+#define LAYER(number)                                                                                        \
+    static void layer_##number(int signal) {                                                                 \
+        (void)signal;                                                                                        \
+        last = number;                                                                                       \
+        siglongjmp(back, 1);                                                                                 \
+    }
+LAYER_TABLE(LAYER)
+#define LAYER_ADDRESS(number) layer_##number,
+static void (*const layers[])(int) = {LAYER_TABLE(LAYER_ADDRESS)};
+#define LAYERS (int)COUNT_OF(layers)
+
+static void fault_comes_to(int layer) {
+    last = 0;
+    if (sigsetjmp(back, 1) == 0) {
+        write_at((char *)16);
+    }
+    must_be(last == layer);
+}
+
+/* More than hakmem keeps in mind: the topmost ones stay in front. */
+static void handlers_in_layers_come_to_light_again(void) {
+    static struct sigaction below[LAYERS];
+    for (int i = 0; i < LAYERS; i++) {
+        install_behind(layers[i], i % 2 == 0 ? 0 : SA_NODEFER, &below[i]);
+        fault_comes_to(i + 1);
+    }
+    for (int i = LAYERS - 1; i > 0; i--) {
+        sigaction(SIGSEGV, &below[i], NULL);
+        fault_comes_to(i);
+        ask_for_blocks();
+        fault_comes_to(i);
+    }
+    say("sound\n");
+    exit(0);
+}
+
+/* A hundred times each, they are two. */
+static void handlers_that_take_turns_are_no_new_ones(void) {
+    struct sigaction now;
+    for (int i = 0; i < 200; i++) {
+        install(layers[i % 2], 0);
+        for (unsigned k = 0; k < 64; k++) {
+            free(must(malloc(32)));
+        }
+        sigaction(SIGSEGV, NULL, &now);
+        must_be(now.sa_handler != layers[i % 2]);
+        fault_comes_to(i % 2 + 1);
+    }
+    say("sound\n");
+    exit(0);
+}
+
+/* ---- the stack ---- */
+
 /* Uses the stack up: the way past the report needs the other one. `depth` is out of reach. */
 static unsigned recurse(unsigned depth) {
     volatile char here[4096];
@@ -192,6 +339,18 @@ static const struct fault_case cases[] = {
     {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
     {"segv_handler_that_hands_on_is_called_once", handler_that_hands_on_is_called_once},
     {"segv_silent_handler_that_hands_on_a_sent_signal", handler_that_hands_on_a_sent_signal},
+    {"segv_silent_handler_that_was_installed_twice_is_called_once",
+     handler_that_was_installed_twice_is_called_once},
+    {"sound_handler_before_one_that_resets_stays", handler_before_one_that_resets_stays},
+    {"segv_silent_handler_that_puts_back_what_it_found", handler_that_puts_back_what_it_found},
+    {"segv_handler_that_puts_back_what_it_found_comes_after_the_report",
+     handler_that_puts_back_what_it_found_comes_after_the_report},
+    {"segv_silent_handler_that_puts_back_what_it_found_and_raises",
+     handler_that_puts_back_what_it_found_and_raises},
+    {"segv_silent_removed_handler_is_not_called", removed_handler_is_not_called},
+    {"segv_silent_removed_by_the_default_it_is_not_called", removed_by_the_default_it_is_not_called},
+    {"sound_handlers_in_layers_come_to_light_again", handlers_in_layers_come_to_light_again},
+    {"sound_handlers_that_take_turns_are_no_new_ones", handlers_that_take_turns_are_no_new_ones},
     {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
     {"sound_own_handler_stands_in_front_for_64_blocks", own_handler_stands_in_front_for_64_blocks},
     {"sound_own_handler_gets_other_faults", own_handler_gets_other_faults},
