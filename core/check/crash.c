@@ -79,7 +79,9 @@ struct arrival {
 };
 
 #if defined(__x86_64__)
-#define FAULT_BIT_WRITE 2
+/* In the frame that the kernel makes for a handler the information lies behind the context. */
+#define CONTEXT_AFTER_INFO ((uintptr_t)-304)
+#define FAULT_BIT_WRITE    2
 static enum hak_access access_of(const ucontext_t *context) {
     return (context->uc_mcontext.gregs[REG_ERR] & FAULT_BIT_WRITE) != 0 ? HAK_ACCESS_WRITE : HAK_ACCESS_READ;
 }
@@ -99,6 +101,7 @@ static const struct hak_trace *trace_of(const ucontext_t *context) {
     return hak_trace_take_from(&frame);
 }
 #else
+#define CONTEXT_AFTER_INFO ((uintptr_t)128) /* the other way round */
 static enum hak_access access_of(const ucontext_t *context) {
     (void)context;
     return HAK_ACCESS_UNKNOWN;
@@ -117,6 +120,24 @@ static const struct hak_trace *trace_of(const ucontext_t *context) {
     return hak_trace_take();
 }
 #endif
+
+/*
+ * Whether what the kernel says of a signal, if it says anything, is that an access made it. What a handler of
+ * the program passes on may be the number alone: then the pointers point anywhere.
+ */
+static bool may_be_fault(const struct arrival *here) {
+    return (uintptr_t)here->context - (uintptr_t)here->info == CONTEXT_AFTER_INFO &&
+           here->info->si_code > 0; /* else sent by somebody */
+}
+
+/* The same, and it does say so: not without SA_SIGINFO, which signal() leaves out when it puts an entry back.
+ */
+static bool is_fault(const struct arrival *here) {
+    struct sigaction now;
+    return may_be_fault(here) &&
+           (hak_os_signal_action(here->signal, NULL, &now) != 0 || now.sa_handler == SIG_DFL ||
+            now.sa_handler == SIG_IGN || (now.sa_flags & SA_SIGINFO) != 0);
+}
 
 /*
  * The entries by which the signal came here already, none if the kernel sent it here: a handler that stands
@@ -153,8 +174,9 @@ static void reset_if_in_front(const struct arrival *here) {
 
 static void end_by_signal(const struct arrival *here) {
     struct sigaction reset = {.sa_handler = SIG_DFL};
+    bool comes_again = is_fault(here);
     (void)hak_os_signal_action(here->signal, &reset, NULL);
-    if (here->info->si_code <= 0) { /* sent by somebody */
+    if (!comes_again) {
         hak_os_raise(here->signal); /* comes when this handler returns */
     }
     /* else the instruction faults again, and the kernel does what it does */
@@ -166,7 +188,7 @@ static void pass_on(const struct arrival *here) {
     uintptr_t next = hak_atomic_load_relaxed(&next_actions[here->entry]);
     uintptr_t handler = next >> NEXT_SHIFT;
     bool has_come_back = (here->came_by & 1u << here->entry) != 0;
-    if (here->info->si_code <= 0 && handler == (uintptr_t)SIG_IGN) {
+    if (handler == (uintptr_t)SIG_IGN && !is_fault(here)) {
         return;
     }
     if (has_come_back || handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN) {
@@ -205,8 +227,8 @@ static void on_fault(unsigned entry, int signal, siginfo_t *info, void *context)
                            .signal = signal,
                            .entry = entry,
                            .came_by = came_by(info, frame)};
-    /* Sent by somebody (code <= 0), it says nothing of an address. */
-    if (here.came_by == 0 && !is_reporting && info->si_code > 0 && hak_guarded_covers(info->si_addr)) {
+    if (here.came_by == 0 && !is_reporting && may_be_fault(&here) && hak_guarded_covers(info->si_addr) &&
+        is_fault(&here)) {
         is_reporting = true;
         report(info->si_addr, context);
         is_reporting = false;
@@ -216,6 +238,8 @@ static void on_fault(unsigned entry, int signal, siginfo_t *info, void *context)
 }
 
 /* ---- standing in front ---- */
+
+#define DEFAULT_ENTRY 0u
 
 /* A program's addresses leave the upper bits free. */
 static uintptr_t next_of(const struct sigaction *action) {
@@ -228,42 +252,54 @@ static uintptr_t next_of(const struct sigaction *action) {
     return next;
 }
 
-static bool is_entry(const struct sigaction *action) {
-    for (unsigned i = 0; i < ENTRIES; i++) {
-        if (action->sa_sigaction == entries[i]) {
-            return true;
-        }
+/* The entry that the action is; ENTRIES when it is none. */
+static unsigned entry_of(const struct sigaction *action) {
+    unsigned i = 0;
+    while (i < ENTRIES && action->sa_sigaction != entries[i]) {
+        i++;
     }
-    return false;
+    return i;
 }
 
-/* The entry that the action stands behind from now on; NULL when there is none left. */
-static handler_with_info *entry_before_locked(const struct sigaction *action) {
+/* The entry that the action stands behind from now on; ENTRIES when there is none left. */
+static unsigned entry_before_locked(const struct sigaction *action) {
     uintptr_t next = next_of(action);
     unsigned i = 0;
     /* relaxed: written under the lock */
     while (i < used_entries && hak_atomic_load_relaxed(&next_actions[i]) != next) {
         i++;
     }
-    if (i == ENTRIES) {
-        return NULL;
-    }
-    if (i == used_entries) {
+    if (i < ENTRIES && i == used_entries) {
         hak_atomic_store_relaxed(&next_actions[i], next); /* relaxed: as in pass_on() */
         used_entries++;
     }
-    return entries[i];
+    return i;
 }
 
-/* What is to stand in place of an action that is none of ours: false when that is to stay. */
+/* What is to stand in place of the action: false when that is to stay. */
 static bool front_of_locked(const struct sigaction *action, struct sigaction *front) {
-    handler_with_info *entry = is_entry(action) ? NULL : entry_before_locked(action);
-    bool is_default = action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN;
+    unsigned entry = entry_of(action);
+    bool is_ours = entry != ENTRIES;
+    if (is_ours && (action->sa_flags & SA_SIGINFO) != 0) {
+        return false;
+    }
+    if (!is_ours) {
+        entry = entry_before_locked(action);
+    }
+    if (entry == ENTRIES) {
+        return false;
+    }
     *front = *action;
-    front->sa_sigaction = entry;
-    /* On the alternate stack, if there is one, unless the program's handler wants to be elsewhere. */
-    front->sa_flags = (action->sa_flags & ~SA_RESETHAND) | SA_SIGINFO | (is_default ? SA_ONSTACK : 0);
-    return entry != NULL;
+    front->sa_sigaction = entries[entry];
+    front->sa_flags |= SA_SIGINFO;
+    if (!is_ours) {
+        front->sa_flags &= ~SA_RESETHAND; /* the entry knows */
+    }
+    if (entry == DEFAULT_ENTRY) {
+        front->sa_flags |= SA_ONSTACK; /* if there is one; else the program's handler says where it wants to
+                                          be */
+    }
+    return true;
 }
 
 void hak_crash_catch(void) {

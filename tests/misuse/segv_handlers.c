@@ -46,11 +46,15 @@ static void ask_for_blocks(void) {
     }
 }
 
+static void fault_and_leap(void) {
+    if (sigsetjmp(back, 1) == 0) {
+        write_at((char *)16);
+    }
+}
+
 static void fault_three_times(void) {
     for (volatile int i = 0; i < 3; i++) {
-        if (sigsetjmp(back, 1) == 0) {
-            write_at((char *)16);
-        }
+        fault_and_leap();
         ask_for_blocks();
     }
 }
@@ -158,9 +162,7 @@ static void a_sent_signal_is_ignored_if_that_was_asked_for(void) {
 static void handler_that_resets_is_called_once(void) {
     install(leap, (int)SA_RESETHAND);
     ask_for_blocks();
-    if (sigsetjmp(back, 1) == 0) {
-        write_at((char *)16);
-    }
+    fault_and_leap();
     must_be(handled == 1);
     say("\n");
     write_at((char *)16);
@@ -266,9 +268,7 @@ static void (*const layers[])(int) = {LAYER_TABLE(LAYER_ADDRESS)};
 
 static void fault_comes_to(int layer) {
     last = 0;
-    if (sigsetjmp(back, 1) == 0) {
-        write_at((char *)16);
-    }
+    fault_and_leap();
     must_be(last == layer);
 }
 
@@ -303,6 +303,86 @@ static void handlers_that_take_turns_are_no_new_ones(void) {
     }
     say("sound\n");
     exit(0);
+}
+
+/* ---- handlers without information ---- */
+
+#define FILLED_WORDS 8192u
+
+/* Leaves below the stack what reads as a fault at that address, at each multiple of 16. */
+__attribute__((noinline)) static void leave_a_fault_on_the_stack(const void *address) {
+    uintptr_t words[FILLED_WORDS];
+    for (unsigned i = 0; i < FILLED_WORDS; i += 2) {
+        words[i] = (uintptr_t)address;
+        words[i + 1] = SEGV_MAPERR;
+    }
+    (void)launder(words);
+}
+
+/* A handler of a signal that is sent then, without information, finds that fault. */
+static void send_with_a_fault_on_the_stack(const void *address) {
+    raise(SIGCHLD); /* ignored, but the loader has looked the function up and leaves the stack alone later */
+    leave_a_fault_on_the_stack(address);
+    raise(SIGSEGV);
+}
+
+/* signal() puts back a handler that gets the number alone. */
+static void put_back_by_signal(void) {
+    ask_for_blocks();
+    void (*old)(int) = signal(SIGSEGV, leap);
+    ask_for_blocks();
+    fault_and_leap();
+    signal(SIGSEGV, old);
+}
+
+static void handler_put_back_by_signal_takes_nothing_for_information(void) {
+    char *block = must(malloc(4000));
+    put_back_by_signal();
+    say("\n");
+    send_with_a_fault_on_the_stack(block + 4000);
+}
+
+static void handler_put_back_by_signal_has_information_later(void) {
+    put_back_by_signal();
+    ask_for_blocks();
+    char *block = must(malloc(4000));
+    expect_segv("write 0 bytes past the end of", block, 4000);
+    write_at(block + 4000);
+}
+
+static void hand_on_the_number(int signal) {
+    handled++;
+    found.sa_sigaction(signal, NULL, NULL);
+}
+
+/* It got no more itself, and calls what signal() returned to it as such. */
+static void handler_that_hands_on_the_number_alone(void) {
+    install(leap, 0);
+    ask_for_blocks();
+    found.sa_handler = signal(SIGSEGV, hand_on_the_number);
+    must_be(found.sa_handler != leap);
+    fault_three_times();
+    must_be(handled == 6); /* three of each */
+    say("sound\n");
+    exit(0);
+}
+
+static void handler_that_hands_on_the_number_of_a_sent_signal(void) {
+    ask_for_blocks();
+    found.sa_handler = signal(SIGSEGV, hand_on_the_number);
+    char *block = must(malloc(4000));
+    say("\n");
+    send_with_a_fault_on_the_stack(block + 4000);
+}
+
+/* Not yet found by hakmem, it stands in front. */
+static void handler_in_front_that_hands_on_all(void) {
+    struct sigaction action = {.sa_sigaction = hand_on_all, .sa_flags = SA_SIGINFO};
+    ask_for_blocks();
+    char *block = must(malloc(4000));
+    sigaction(SIGSEGV, &action, &found);
+    expect_segv("write 0 bytes past the end of", block, 4000);
+    write_at(block + 4000);
 }
 
 /* ---- the stack ---- */
@@ -351,6 +431,14 @@ static const struct fault_case cases[] = {
     {"segv_silent_removed_by_the_default_it_is_not_called", removed_by_the_default_it_is_not_called},
     {"sound_handlers_in_layers_come_to_light_again", handlers_in_layers_come_to_light_again},
     {"sound_handlers_that_take_turns_are_no_new_ones", handlers_that_take_turns_are_no_new_ones},
+    {"segv_silent_handler_put_back_by_signal_takes_nothing_for_information",
+     handler_put_back_by_signal_takes_nothing_for_information},
+    {"segv_handler_put_back_by_signal_has_information_later",
+     handler_put_back_by_signal_has_information_later},
+    {"sound_handler_that_hands_on_the_number_alone", handler_that_hands_on_the_number_alone},
+    {"segv_silent_handler_that_hands_on_the_number_of_a_sent_signal",
+     handler_that_hands_on_the_number_of_a_sent_signal},
+    {"segv_handler_in_front_that_hands_on_all", handler_in_front_that_hands_on_all},
     {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
     {"sound_own_handler_stands_in_front_for_64_blocks", own_handler_stands_in_front_for_64_blocks},
     {"sound_own_handler_gets_other_faults", own_handler_gets_other_faults},
