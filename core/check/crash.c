@@ -188,10 +188,7 @@ static void pass_on(const struct arrival *here) {
     uintptr_t next = hak_atomic_load_relaxed(&next_actions[here->entry]);
     uintptr_t handler = next >> NEXT_SHIFT;
     bool has_come_back = (here->came_by & 1u << here->entry) != 0;
-    if (handler == (uintptr_t)SIG_IGN && !is_fault(here)) {
-        return;
-    }
-    if (has_come_back || handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN) {
+    if (has_come_back || handler == (uintptr_t)SIG_DFL) {
         end_by_signal(here);
         return;
     }
@@ -276,11 +273,14 @@ static unsigned entry_before_locked(const struct sigaction *action) {
     return i;
 }
 
-/* What is to stand in place of the action: false when that is to stay. */
+/*
+ * What is to stand in place of the action: false when that is to stay. SIG_IGN does: the next program would
+ * not inherit it from a handler, and a fault ends a program that ignores it anyway.
+ */
 static bool front_of_locked(const struct sigaction *action, struct sigaction *front) {
     unsigned entry = entry_of(action);
     bool is_ours = entry != ENTRIES;
-    if (is_ours && (action->sa_flags & SA_SIGINFO) != 0) {
+    if (action->sa_handler == SIG_IGN || (is_ours && (action->sa_flags & SA_SIGINFO) != 0)) {
         return false;
     }
     if (!is_ours) {

@@ -159,6 +159,37 @@ static void a_sent_signal_is_ignored_if_that_was_asked_for(void) {
     exit(0);
 }
 
+/* An ignored signal stays ignored in the next program, which a handled one does not. */
+static void an_ignored_signal_stays_ignored_across_exec(void) {
+    struct sigaction now;
+    if (getenv("IS_NEXT_PROGRAM") == NULL) {
+        install(SIG_IGN, 0);
+        ask_for_blocks();
+        setenv("IS_NEXT_PROGRAM", "1", 1);
+        execl("/proc/self/exe", "segv_handlers", "sound_an_ignored_signal_stays_ignored_across_exec", NULL);
+    }
+    ask_for_blocks();
+    must_be(sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_handler == SIG_IGN);
+    raise(SIGSEGV);
+    say("sound\n");
+    exit(0);
+}
+
+/* A fault that was to be ignored ends the program all the same, but there is no report. */
+static void an_ignored_fault_is_not_reported(void) {
+    install(SIG_IGN, 0);
+    ask_for_blocks();
+    char *block = must(malloc(4000));
+    say("\n");
+    write_at(block + 4000);
+}
+
+static void handler_after_an_ignored_signal_comes_after_the_report(void) {
+    install(SIG_IGN, 0);
+    ask_for_blocks();
+    own_handler_comes_after_the_report();
+}
+
 static void handler_that_resets_is_called_once(void) {
     install(leap, (int)SA_RESETHAND);
     ask_for_blocks();
@@ -416,6 +447,10 @@ static const struct fault_case cases[] = {
     {"segv_silent_null_write", null_write},
     {"segv_silent_a_sent_signal_ends_the_program", a_sent_signal_ends_the_program},
     {"sound_a_sent_signal_is_ignored_if_that_was_asked_for", a_sent_signal_is_ignored_if_that_was_asked_for},
+    {"sound_an_ignored_signal_stays_ignored_across_exec", an_ignored_signal_stays_ignored_across_exec},
+    {"segv_silent_an_ignored_fault_is_not_reported", an_ignored_fault_is_not_reported},
+    {"report_handler_after_an_ignored_signal_comes_after_the_report",
+     handler_after_an_ignored_signal_comes_after_the_report},
     {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
     {"segv_handler_that_hands_on_is_called_once", handler_that_hands_on_is_called_once},
     {"segv_silent_handler_that_hands_on_a_sent_signal", handler_that_hands_on_a_sent_signal},
