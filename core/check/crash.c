@@ -302,11 +302,23 @@ static bool front_of_locked(const struct sigaction *action, struct sigaction *fr
     return true;
 }
 
-void hak_crash_catch(void) {
-    struct sigaction now, front;
-    hak_lock_acquire(&hak_crash_lock);
-    if (hak_os_signal_action(SIGSEGV, NULL, &now) == 0 && front_of_locked(&now, &front)) {
-        (void)hak_os_signal_action(SIGSEGV, &front, NULL);
+/* What another thread installs meanwhile is not lost: it gets its own front, or stands again. */
+static void stand_in_front_locked(void) {
+    struct sigaction standing, front, found;
+    if (hak_os_signal_action(SIGSEGV, NULL, &standing) != 0 || !front_of_locked(&standing, &front)) {
+        return;
     }
+    while (hak_os_signal_action(SIGSEGV, &front, &found) == 0 &&
+           found.sa_sigaction != standing.sa_sigaction) {
+        standing = front;
+        if (!front_of_locked(&found, &front)) {
+            front = found;
+        }
+    }
+}
+
+void hak_crash_catch(void) {
+    hak_lock_acquire(&hak_crash_lock);
+    stand_in_front_locked();
     hak_lock_release(&hak_crash_lock);
 }
