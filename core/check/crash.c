@@ -121,13 +121,14 @@ static const struct hak_trace *trace_of(const ucontext_t *context) {
 }
 #endif
 
-/*
- * Whether what the kernel says of a signal, if it says anything, is that an access made it. What a handler of
- * the program passes on may be the number alone: then the pointers point anywhere.
- */
+/* What a handler of the program hands on may be the number alone: then the pointers point anywhere. */
+static bool has_pointers(const siginfo_t *info, const void *context) {
+    return (uintptr_t)context - (uintptr_t)info == CONTEXT_AFTER_INFO;
+}
+
+/* Whether what the kernel says of a signal, if it says anything, is that an access made it. */
 static bool may_be_fault(const struct arrival *here) {
-    return (uintptr_t)here->context - (uintptr_t)here->info == CONTEXT_AFTER_INFO &&
-           here->info->si_code > 0; /* else sent by somebody */
+    return has_pointers(here->info, here->context) && here->info->si_code > 0; /* else sent by somebody */
 }
 
 /* The same, and it does say so: not without SA_SIGINFO, which signal() leaves out when it puts an entry back.
@@ -145,8 +146,9 @@ static bool is_fault(const struct arrival *here) {
  * instead left its words behind, but what came to it at that place of the stack comes to the same frame
  * again, not to one below.
  */
-static unsigned came_by(const siginfo_t *info, uintptr_t frame) {
-    return info == handing_on.info && frame < handing_on.frame ? handing_on.came_by : 0;
+static unsigned came_by(const siginfo_t *info, const void *context, uintptr_t frame) {
+    bool is_same = has_pointers(info, context) && info == handing_on.info;
+    return is_same && frame < handing_on.frame ? handing_on.came_by : 0;
 }
 
 static void hand_on(const struct arrival *here, uintptr_t next) {
@@ -223,7 +225,7 @@ static void on_fault(unsigned entry, int signal, siginfo_t *info, void *context)
                            .frame = frame,
                            .signal = signal,
                            .entry = entry,
-                           .came_by = came_by(info, frame)};
+                           .came_by = came_by(info, context, frame)};
     if (here.came_by == 0 && !is_reporting && may_be_fault(&here) && hak_guarded_covers(info->si_addr) &&
         is_fault(&here)) {
         is_reporting = true;

@@ -386,14 +386,23 @@ static void hand_on_the_number(int signal) {
     found.sa_sigaction(signal, NULL, NULL);
 }
 
-/* It got no more itself, and calls what signal() returned to it as such. */
+__attribute__((noinline)) static void fault_further_down(void) {
+    char room[4096];
+    fault_and_leap();
+    (void)launder(room);
+}
+
+/* It got no more itself, and calls what signal() returned to it as such. One signal is not taken for another.
+ */
 static void handler_that_hands_on_the_number_alone(void) {
     install(leap, 0);
     ask_for_blocks();
     found.sa_handler = signal(SIGSEGV, hand_on_the_number);
     must_be(found.sa_handler != leap);
+    fault_and_leap();
+    fault_further_down();
     fault_three_times();
-    must_be(handled == 6); /* three of each */
+    must_be(handled == 10); /* five of each */
     say("sound\n");
     exit(0);
 }
