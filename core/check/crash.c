@@ -19,40 +19,100 @@
 struct hak_lock hak_crash_lock = HAK_LOCK_INIT(HAK_RANK_CRASH);
 
 /*
- * What the program had installed: the handler's address, and its flags in the bits below. One word, since a
- * handler may run while it is written. Written under lock.
+ * The handler is a table of entries, functions that differ in what of the program's stands behind them: one
+ * action each, for good. So what a program finds in place of its own action, and puts back later, leads to
+ * that action again.
+ *
+ * An action is one word, the handler's address with flags in the bits below, since a handler may run while
+ * the table grows. The first entry's is SIG_DFL.
  */
 #define NEXT_SHIFT       2u
 #define NEXT_HAS_INFO    ((uintptr_t)1) /* SA_SIGINFO */
 #define NEXT_IS_FOR_ONCE ((uintptr_t)2) /* SA_RESETHAND */
-static _Atomic uintptr_t next_action;
 
-static HAK_TLS bool is_reporting;
+/* clang-format off */
+#define ENTRY_TABLE(ROW) \
+    ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7) \
+    ROW(8) ROW(9) ROW(10) ROW(11) ROW(12) ROW(13) ROW(14) ROW(15)
+/* clang-format on */
 
-/* The signal that this thread is handing on, and where its handler's frame is. */
+typedef void handler_with_info(int signal, siginfo_t *info, void *context);
+
+static HAK_NOINLINE void on_fault(unsigned entry, int signal, siginfo_t *info, void *context);
+
+#define ENTRY(number)                                                                                        \
+    static void entry_##number(int signal, siginfo_t *info, void *context) {                                 \
+        on_fault(number, signal, info, context);                                                             \
+    }
+ENTRY_TABLE(ENTRY)
+
+#define ENTRY_ADDRESS(number) entry_##number,
+static handler_with_info *const entries[] = {ENTRY_TABLE(ENTRY_ADDRESS)};
+#define ENTRIES (sizeof entries / sizeof entries[0])
+
+/* Each is written once, under lock, before the kernel gets its entry. */
+static _Atomic uintptr_t next_actions[ENTRIES];
+static unsigned used_entries = 1; /* under lock */
+
+/* The signal that this thread is handing on: where the frame of its first handler is, and a bit for each
+ * entry that it came by. */
 struct handing_on {
     const siginfo_t *info;
     uintptr_t frame;
+    unsigned came_by;
 };
 static HAK_TLS struct handing_on handing_on;
+static HAK_TLS bool is_reporting;
+
+/* The access that was reported last, as access_number() has it. One for all threads, whose stacks differ: if
+ * two report in turn, one that comes again is reported again. */
+static _Atomic uintptr_t reported_access;
+#define ACCESS_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
+
+/* What an entry was called with, and by which ones the same signal came to it. */
+struct arrival {
+    siginfo_t *info;
+    void *context;
+    uintptr_t frame;
+    int signal;
+    unsigned entry, came_by;
+};
 
 #if defined(__x86_64__)
-#define FAULT_BIT_WRITE 2
+/* In the frame that the kernel makes for a handler the information lies behind the context. */
+#define CONTEXT_AFTER_INFO ((uintptr_t)-304)
+#define FAULT_BIT_WRITE    2
 static enum hak_access access_of(const ucontext_t *context) {
     return (context->uc_mcontext.gregs[REG_ERR] & FAULT_BIT_WRITE) != 0 ? HAK_ACCESS_WRITE : HAK_ACCESS_READ;
 }
 
+static uintptr_t instruction_of(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+static uintptr_t stack_of(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
+}
+
 static const struct hak_trace *trace_of(const ucontext_t *context) {
-    const greg_t *registers = context->uc_mcontext.gregs;
-    struct hak_frame frame = {.address = (uintptr_t)registers[REG_RIP] + 1,
-                              .stack = (uintptr_t)registers[REG_RSP],
-                              .base = (uintptr_t)registers[REG_RBP]};
+    struct hak_frame frame = {.address = instruction_of(context) + 1,
+                              .stack = stack_of(context),
+                              .base = (uintptr_t)context->uc_mcontext.gregs[REG_RBP]};
     return hak_trace_take_from(&frame);
 }
 #else
+#define CONTEXT_AFTER_INFO ((uintptr_t)128) /* the other way round */
 static enum hak_access access_of(const ucontext_t *context) {
     (void)context;
     return HAK_ACCESS_UNKNOWN;
+}
+
+static uintptr_t instruction_of(const ucontext_t *context) {
+    return context->uc_mcontext.pc;
+}
+
+static uintptr_t stack_of(const ucontext_t *context) {
+    return context->uc_mcontext.sp;
 }
 
 static const struct hak_trace *trace_of(const ucontext_t *context) {
@@ -61,83 +121,206 @@ static const struct hak_trace *trace_of(const ucontext_t *context) {
 }
 #endif
 
-/*
- * Whether the signal was handed on already: a handler that was put behind this one may hand on to what it
- * found when it was installed, which was this one. One that jumped out instead left its words behind, but
- * what came to it at that place of the stack comes to the same frame again, not to one below.
- */
-static bool has_come_back(const siginfo_t *info, uintptr_t frame) {
-    return info == handing_on.info && frame < handing_on.frame;
+/* What a handler of the program hands on may be the number alone: then the pointers point anywhere. */
+static bool has_pointers(const siginfo_t *info, const void *context) {
+    return (uintptr_t)context - (uintptr_t)info == CONTEXT_AFTER_INFO;
 }
 
-static void hand_on(uintptr_t next, int signal, siginfo_t *info, void *context, uintptr_t frame) {
+/* Whether what the kernel says of a signal, if it says anything, is that an access made it. */
+static bool may_be_fault(const struct arrival *here) {
+    return has_pointers(here->info, here->context) && here->info->si_code > 0; /* else sent by somebody */
+}
+
+/* The same, and it does say so: not without SA_SIGINFO, which signal() leaves out when it puts an entry back.
+ */
+static bool is_fault(const struct arrival *here) {
+    struct sigaction now;
+    return may_be_fault(here) &&
+           (hak_os_signal_action(here->signal, NULL, &now) != 0 || now.sa_handler == SIG_DFL ||
+            now.sa_handler == SIG_IGN || (now.sa_flags & SA_SIGINFO) != 0);
+}
+
+/*
+ * The entries by which the signal came here already, none if the kernel sent it here: a handler that stands
+ * behind one may hand on to what it found when it was installed, which is another. One that jumped out
+ * instead left its words behind, but what came to it at that place of the stack comes to the same frame
+ * again, not to one below.
+ */
+static unsigned came_by(const siginfo_t *info, const void *context, uintptr_t frame) {
+    bool is_same = has_pointers(info, context) && info == handing_on.info;
+    return is_same && frame < handing_on.frame ? handing_on.came_by : 0;
+}
+
+static void hand_on(const struct arrival *here, uintptr_t next) {
     uintptr_t handler = next >> NEXT_SHIFT;
     struct handing_on before = handing_on;
-    handing_on = (struct handing_on){info, frame};
+    handing_on.info = here->info;
+    handing_on.frame = here->came_by == 0 ? here->frame : before.frame;
+    handing_on.came_by = here->came_by | 1u << here->entry;
     if ((next & NEXT_HAS_INFO) != 0) {
-        ((void (*)(int, siginfo_t *, void *))handler)(signal, info, context);
+        ((handler_with_info *)handler)(here->signal, here->info, here->context);
     } else {
-        ((void (*)(int))handler)(signal);
+        ((void (*)(int))handler)(here->signal);
     }
     handing_on = before;
 }
 
-/* As if this handler had not been there; what has come back ends the program. */
-static void pass_on(int signal, siginfo_t *info, void *context, uintptr_t frame) {
-    /* relaxed: one word tells it all */
-    uintptr_t next = has_come_back(info, frame) ? (uintptr_t)SIG_DFL : hak_atomic_load_relaxed(&next_action);
-    uintptr_t handler = next >> NEXT_SHIFT;
-    bool is_default = handler == (uintptr_t)SIG_DFL || handler == (uintptr_t)SIG_IGN;
-    bool is_sent = info->si_code <= 0;
-    if (is_sent && handler == (uintptr_t)SIG_IGN) {
-        return;
+/* An action for once is over, as the kernel would have it before it calls; but if another stands in front,
+ * that stays. */
+static void reset_if_in_front(const struct arrival *here) {
+    struct sigaction now, reset = {.sa_handler = SIG_DFL};
+    if (hak_os_signal_action(here->signal, NULL, &now) == 0 && now.sa_sigaction == entries[here->entry]) {
+        (void)hak_os_signal_action(here->signal, &reset, NULL);
     }
-    if (is_default || (next & NEXT_IS_FOR_ONCE) != 0) {
-        struct sigaction reset = {.sa_handler = SIG_DFL};
-        (void)hak_os_signal_action(signal, &reset, NULL);
-    }
-    if (!is_default) {
-        hand_on(next, signal, info, context, frame);
-    } else if (is_sent) {
-        hak_os_raise(signal); /* comes when this handler returns */
+}
+
+static void end_by_signal(const struct arrival *here) {
+    struct sigaction reset = {.sa_handler = SIG_DFL};
+    bool comes_again = is_fault(here);
+    (void)hak_os_signal_action(here->signal, &reset, NULL);
+    if (!comes_again) {
+        hak_os_raise(here->signal); /* comes when this handler returns */
     }
     /* else the instruction faults again, and the kernel does what it does */
 }
 
-static void on_fault(int signal, siginfo_t *info, void *context) {
+/* As if this handler had not been there; what has come back to its entry ends the program. */
+static void pass_on(const struct arrival *here) {
+    /* relaxed: the kernel was given the entry after its action was written */
+    uintptr_t next = hak_atomic_load_relaxed(&next_actions[here->entry]);
+    uintptr_t handler = next >> NEXT_SHIFT;
+    bool has_come_back = (here->came_by & 1u << here->entry) != 0;
+    if (has_come_back || handler == (uintptr_t)SIG_DFL) {
+        end_by_signal(here);
+        return;
+    }
+    if ((next & NEXT_IS_FOR_ONCE) != 0) {
+        reset_if_in_front(here);
+    }
+    hand_on(here, next);
+}
+
+/* Another for each address, instruction and place on a stack, as good as always; not 0. */
+static uintptr_t access_number(const void *address, const ucontext_t *context) {
+    uint64_t number = (uintptr_t)address * ACCESS_MULTIPLIER ^ instruction_of(context);
+    return (uintptr_t)((number * ACCESS_MULTIPLIER ^ stack_of(context)) * ACCESS_MULTIPLIER) | 1;
+}
+
+/* An access that comes again is reported once: a handler may put back what it found and return. */
+static void report(const void *address, const ucontext_t *context) {
+    struct hak_record record;
+    uintptr_t number = access_number(address, context);
+    /* relaxed: a thread's own, or else it is another */
+    if (number != hak_atomic_load_relaxed(&reported_access) && hak_report_find_access(address, &record)) {
+        hak_report_access(&record, address, access_of(context), trace_of(context));
+        hak_atomic_store_relaxed(&reported_access, number); /* relaxed: as above */
+    }
+}
+
+static void on_fault(unsigned entry, int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    /* Sent by somebody (code <= 0), it says nothing of an address. */
-    if (!is_reporting && info->si_code > 0 && hak_guarded_covers(info->si_addr) &&
-        !has_come_back(info, frame)) {
+    struct arrival here = {.info = info,
+                           .context = context,
+                           .frame = frame,
+                           .signal = signal,
+                           .entry = entry,
+                           .came_by = came_by(info, context, frame)};
+    if (here.came_by == 0 && !is_reporting && may_be_fault(&here) && hak_guarded_covers(info->si_addr) &&
+        is_fault(&here)) {
         is_reporting = true;
-        (void)hak_report_access(info->si_addr, access_of(context), trace_of(context));
+        report(info->si_addr, context);
         is_reporting = false;
     }
     errno = saved_errno;
-    pass_on(signal, info, context, frame);
+    pass_on(&here);
 }
 
-/* Under lock. A program's addresses leave the upper bits free. */
-static void put_behind(const struct sigaction *action) {
+/* ---- standing in front ---- */
+
+#define DEFAULT_ENTRY 0u
+
+/* A program's addresses leave the upper bits free. */
+static uintptr_t next_of(const struct sigaction *action) {
     uintptr_t next = (uintptr_t)action->sa_sigaction << NEXT_SHIFT;
+    if (action->sa_handler == SIG_DFL) {
+        return next;
+    }
     next |= (action->sa_flags & SA_SIGINFO) != 0 ? NEXT_HAS_INFO : 0;
     next |= (action->sa_flags & SA_RESETHAND) != 0 ? NEXT_IS_FOR_ONCE : 0;
-    hak_atomic_store_relaxed(&next_action, next); /* relaxed: as in pass_on() */
+    return next;
+}
+
+/* The entry that the action is; ENTRIES when it is none. */
+static unsigned entry_of(const struct sigaction *action) {
+    unsigned i = 0;
+    while (i < ENTRIES && action->sa_sigaction != entries[i]) {
+        i++;
+    }
+    return i;
+}
+
+/* The entry that the action stands behind from now on; ENTRIES when there is none left. */
+static unsigned entry_before_locked(const struct sigaction *action) {
+    uintptr_t next = next_of(action);
+    unsigned i = 0;
+    /* relaxed: written under the lock */
+    while (i < used_entries && hak_atomic_load_relaxed(&next_actions[i]) != next) {
+        i++;
+    }
+    if (i < ENTRIES && i == used_entries) {
+        hak_atomic_store_relaxed(&next_actions[i], next); /* relaxed: as in pass_on() */
+        used_entries++;
+    }
+    return i;
+}
+
+/*
+ * What is to stand in place of the action: false when that is to stay. SIG_IGN does: the next program would
+ * not inherit it from a handler, and a fault ends a program that ignores it anyway.
+ */
+static bool front_of_locked(const struct sigaction *action, struct sigaction *front) {
+    unsigned entry = entry_of(action);
+    bool is_ours = entry != ENTRIES;
+    if (action->sa_handler == SIG_IGN || (is_ours && (action->sa_flags & SA_SIGINFO) != 0)) {
+        return false;
+    }
+    if (!is_ours) {
+        entry = entry_before_locked(action);
+    }
+    if (entry == ENTRIES) {
+        return false;
+    }
+    *front = *action;
+    front->sa_sigaction = entries[entry];
+    front->sa_flags |= SA_SIGINFO;
+    if (!is_ours) {
+        front->sa_flags &= ~SA_RESETHAND; /* the entry knows */
+    }
+    if (entry == DEFAULT_ENTRY) {
+        front->sa_flags |= SA_ONSTACK; /* if there is one; else the program's handler says where it wants to
+                                          be */
+    }
+    return true;
+}
+
+/* What another thread installs meanwhile is not lost: it gets its own front, or stands again. */
+static void stand_in_front_locked(void) {
+    struct sigaction standing, front, found;
+    if (hak_os_signal_action(SIGSEGV, NULL, &standing) != 0 || !front_of_locked(&standing, &front)) {
+        return;
+    }
+    while (hak_os_signal_action(SIGSEGV, &front, &found) == 0 &&
+           found.sa_sigaction != standing.sa_sigaction) {
+        standing = front;
+        if (!front_of_locked(&found, &front)) {
+            front = found;
+        }
+    }
 }
 
 void hak_crash_catch(void) {
-    struct sigaction now;
     hak_lock_acquire(&hak_crash_lock);
-    if (hak_os_signal_action(SIGSEGV, NULL, &now) == 0 &&
-        ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != on_fault)) {
-        bool is_first = now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN;
-        struct sigaction own = now;
-        put_behind(&now);
-        own.sa_sigaction = on_fault;
-        /* On the alternate stack, if there is one, unless the program's handler wants to be elsewhere. */
-        own.sa_flags = (now.sa_flags & ~SA_RESETHAND) | SA_SIGINFO | (is_first ? SA_ONSTACK : 0);
-        (void)hak_os_signal_action(SIGSEGV, &own, NULL);
-    }
+    stand_in_front_locked();
     hak_lock_release(&hak_crash_lock);
 }

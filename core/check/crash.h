@@ -4,7 +4,10 @@
  * A fault elsewhere goes to the program's own handler at once, and if it has none to the kernel, so that the
  * exit signal stays. After a report it goes the same way. A handler that the program installs later takes
  * this one's place; it is found at a later guarded allocation and put behind this one, with its flags and
- * mask. Such a handler may hand the signal on to this one, which it found: then the signal ends the program.
+ * mask. What it found itself, to hand signals on to or to put back, leads to what stood there before it. That
+ * holds for as many actions as there are entries (crash.c); one that comes later is left in front.
+ *
+ * Where the signal is ignored it stays so, and there is no report.
  */
 #ifndef HAK_CHECK_CRASH_H
 #define HAK_CHECK_CRASH_H

@@ -10,25 +10,8 @@
 
 static _Atomic size_t live_count;
 
-/* Bounds of all mappings there ever were, so that a fault elsewhere is told apart without a lock. */
-static _Atomic uintptr_t lowest = UINTPTR_MAX, highest;
-
-void hak_guarded_widen(const void *start, const void *end) {
-    uintptr_t low = hak_atomic_load_relaxed(&lowest); /* relaxed: a fault there comes after, in this thread or
-                                                         one that was handed the block */
-    uintptr_t high = hak_atomic_load_relaxed(&highest); /* relaxed: as above */
-    while ((uintptr_t)start < low &&
-           !hak_atomic_cas_relaxed(&lowest, &low, (uintptr_t)start)) { /* relaxed: as above */
-    }
-    while ((uintptr_t)end > high &&
-           !hak_atomic_cas_relaxed(&highest, &high, (uintptr_t)end)) { /* relaxed: as above */
-    }
-}
-
 bool hak_guarded_covers(const void *address) {
-    /* relaxed: as in hak_guarded_widen() */
-    return (uintptr_t)address >= hak_atomic_load_relaxed(&lowest) &&
-           (uintptr_t)address < hak_atomic_load_relaxed(&highest); /* relaxed: as in hak_guarded_widen() */
+    return hak_word_kind(hak_registry_word(address)) == HAK_KIND_GUARDED;
 }
 
 size_t hak_guarded_live(void) {
@@ -48,15 +31,12 @@ static struct hak_guarded_range range_of(uintptr_t block, size_t bytes, unsigned
         .mapping = (uint8_t *)mapping,
         .start = (uint8_t *)start,
         .end = (uint8_t *)end,
-        .mapping_bytes = end + page_bytes - mapping,
+        .mapping_bytes = hak_round_up(end + page_bytes - mapping, HAK_UNIT_BYTES),
     };
 }
 
-/* In all units of the block: in one of them a mark of a large block that lay there before may stand. */
-static void fill_words(uintptr_t block, const struct hak_guarded_range *range, hak_word word) {
-    uintptr_t first = hak_round_down(block, HAK_UNIT_BYTES);
-    size_t units = (hak_round_up((uintptr_t)range->end, HAK_UNIT_BYTES) - first) / HAK_UNIT_BYTES;
-    hak_registry_fill((const void *)first, units, word);
+static void fill_words(const struct hak_guarded_range *range, hak_word word) {
+    hak_registry_fill(range->mapping, range->mapping_bytes / HAK_UNIT_BYTES, word);
 }
 
 void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
@@ -64,28 +44,29 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
     size_t align = (size_t)1 << align_shift;
     bool is_wide = align > page_bytes;
     size_t lead_bytes = is_wide ? align : page_bytes;
-    size_t mapping_bytes;
+    size_t before_guard_bytes; /* from the mapping's start to the end of the block's last page */
     void *mapping;
     if (bytes > HAK_BLOCK_BYTES_MAX - 2 * page_bytes ||
-        __builtin_add_overflow(hak_os_page_round(bytes + (bytes == 0)), lead_bytes + page_bytes,
-                               &mapping_bytes) ||
-        mapping_bytes > HAK_BLOCK_BYTES_MAX ||
-        hak_os_reserve_aligned(mapping_bytes, lead_bytes > HAK_UNIT_BYTES ? lead_bytes : HAK_UNIT_BYTES,
+        __builtin_add_overflow(hak_os_page_round(bytes + (bytes == 0)), lead_bytes, &before_guard_bytes) ||
+        before_guard_bytes > HAK_BLOCK_BYTES_MAX - HAK_UNIT_BYTES) {
+        return NULL;
+    }
+    size_t mapping_bytes = hak_round_up(before_guard_bytes + page_bytes, HAK_UNIT_BYTES);
+    if (hak_os_reserve_aligned(mapping_bytes, lead_bytes > HAK_UNIT_BYTES ? lead_bytes : HAK_UNIT_BYTES,
                                &mapping) != 0) {
         return NULL;
     }
-    uintptr_t end = (uintptr_t)mapping + mapping_bytes - page_bytes;
+    uintptr_t end = (uintptr_t)mapping + before_guard_bytes;
     uintptr_t block =
         is_wide ? (uintptr_t)mapping + lead_bytes : hak_round_down(end - bytes - (bytes == 0), align);
     struct hak_guarded_range range = range_of(block, bytes, align_shift);
     /* First what the kernel may refuse: the registry of a size that no machine has is gigabytes itself. */
     if (hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0 ||
-        hak_registry_prepare((const void *)block, (uintptr_t)range.end - block) != 0) {
+        hak_registry_prepare(mapping, mapping_bytes) != 0) {
         (void)hak_os_unmap(mapping, mapping_bytes);
         return NULL;
     }
-    fill_words(block, &range, hak_word_for_number(HAK_KIND_GUARDED, 0));
-    hak_guarded_widen(range.mapping, range.mapping + range.mapping_bytes);
+    fill_words(&range, hak_word_for_number(HAK_KIND_GUARDED, 0));
     (void)hak_atomic_add_relaxed(&live_count, 1); /* relaxed: a rough bound */
     return (void *)block;
 }
@@ -107,6 +88,6 @@ void hak_guarded_close(const struct hak_record *record) {
 
 void hak_guarded_unmap(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
-    fill_words(record->address, &range, 0);
+    fill_words(&range, 0);
     (void)hak_os_unmap(range.mapping, range.mapping_bytes);
 }

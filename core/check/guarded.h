@@ -1,11 +1,12 @@
 /*
  * guarded.h - blocks in mappings of their own, between pages without access.
  *
- *     | no access, an OS page or more | red zone, block, red zone: whole OS pages | no access |
+ *     | no access | red zone, block, red zone: whole OS pages | no access |
  *
- * The block lies as near to the end as its alignment allows, so that writing past it faults at once. Where
- * these parts lie follows from the block's address, size and alignment: nothing is kept here. Any thread;
- * slow: no lock held.
+ * Without access is an OS page or more on each side, so that a mapping is whole units and the registry says
+ * of any address whether it lies in one. The block lies as near to the end as its alignment allows, so that
+ * writing past it faults at once. Where these parts lie follows from the block's address, size and alignment:
+ * nothing is kept here. Any thread; slow: no lock held.
  */
 #ifndef HAK_CHECK_GUARDED_H
 #define HAK_CHECK_GUARDED_H
@@ -25,17 +26,14 @@ struct hak_guarded_range {
  */
 void *hak_guarded_alloc(size_t bytes, unsigned align_shift);
 
-/* Whether the address lies between the lowest and the highest mapping there ever was; most others do not.
- * Takes no lock. */
+/* Whether the address lies in such a mapping, or among slots (slots.h): for a handler of SIGSEGV. Takes no
+ * lock, and some nanoseconds. */
 bool hak_guarded_covers(const void *address);
-
-/* The same for addresses of others: `start` to `end` are covered from now on. */
-void hak_guarded_widen(const void *start, const void *end);
 
 /* How many blocks there are that were not closed yet. */
 size_t hak_guarded_live(void);
 
-/* Where the parts of a GUARDED record's block lie, also of one in a slot (slots.h). */
+/* Where the parts of a GUARDED record's block lie; of one in a slot, start and end alone. */
 struct hak_guarded_range hak_guarded_range(const struct hak_record *record);
 
 /* Takes its memory and every access away; the address stays taken. */

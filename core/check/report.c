@@ -180,11 +180,14 @@ static uintptr_t distance_of(const struct hak_record *record, uintptr_t pointer)
     return pointer < record->address ? record->address - pointer : pointer >= end ? pointer - end + 1 : 0;
 }
 
+/* In the same mapping, or both among slots and not far from each other. */
 static bool is_around(const struct hak_record *record, uintptr_t pointer) {
     struct hak_guarded_range range = hak_guarded_range(record);
-    bool is_in_slots = hak_slot_record((const void *)pointer) != NULL && hak_slot_record(range.start) != NULL;
-    return pointer - (uintptr_t)range.mapping < range.mapping_bytes ||
-           (is_in_slots && distance_of(record, pointer) < HAK_UNIT_BYTES);
+    if (hak_slot_record(range.start) != NULL) {
+        return hak_slot_record((const void *)pointer) != NULL &&
+               distance_of(record, pointer) < HAK_UNIT_BYTES;
+    }
+    return pointer - (uintptr_t)range.mapping < range.mapping_bytes;
 }
 
 static int visit_for_access(const struct hak_record *record, void *context) {
@@ -198,36 +201,37 @@ static int visit_for_access(const struct hak_record *record, void *context) {
     return 0;
 }
 
-bool hak_report_access(const void *address, enum hak_access access, const struct hak_trace *here) {
+bool hak_report_find_access(const void *address, struct hak_record *record) {
+    struct search search = {.pointer = (uintptr_t)address};
+    (void)hak_records_visit(visit_for_access, &search);
+    *record = search.found;
+    return search.found.address != 0;
+}
+
+void hak_report_access(const struct hak_record *record, const void *address, enum hak_access access,
+                       const struct hak_trace *here) {
     static const char names[][8] = {
         [HAK_ACCESS_UNKNOWN] = "access", [HAK_ACCESS_READ] = "read", [HAK_ACCESS_WRITE] = "write"};
     char buffer[LINE_BYTES_MAX];
     struct text line = hak_text_over(buffer, LINE_BYTES_MAX);
-    struct search search = {.pointer = (uintptr_t)address};
-    (void)hak_records_visit(visit_for_access, &search);
-    if (search.found.address == 0) {
-        return false;
-    }
-    uintptr_t block = search.found.address;
-    uintptr_t end = block + search.found.bytes;
-    bool is_before = search.pointer < block;
-    bool is_behind = search.pointer >= end;
+    uintptr_t pointer = (uintptr_t)address;
+    uintptr_t block = record->address;
+    uintptr_t end = block + record->bytes;
+    bool is_before = pointer < block;
+    bool is_behind = pointer >= end;
     hak_text_string(&line, "hakmem: SIGSEGV: ");
     hak_text_string(&line, names[access]);
     hak_text_char(&line, ' ');
-    hak_text_decimal(&line, is_before   ? block - search.pointer
-                            : is_behind ? search.pointer - end
-                                        : search.pointer - block);
+    hak_text_decimal(&line, is_before ? block - pointer : is_behind ? pointer - end : pointer - block);
     hak_text_string(&line, is_before   ? " bytes before the start of "
                            : is_behind ? " bytes past the end of "
                                        : " bytes into ");
-    hak_text_string(&line, search.found.state == HAK_RECORD_LIVE ? "" : "freed ");
+    hak_text_string(&line, record->state == HAK_RECORD_LIVE ? "" : "freed ");
     hak_text_hex(&line, block);
     hak_text_string(&line, ", ");
-    hak_text_decimal(&line, search.found.bytes);
+    hak_text_decimal(&line, record->bytes);
     hak_text_string(&line, "-byte block");
     end_line(&line);
     write_here(here);
-    write_owners(&search.found);
-    return true;
+    write_owners(record);
 }

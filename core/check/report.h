@@ -38,11 +38,13 @@ HAK_NORETURN void hak_finding_die(const char *function, const struct hak_finding
 
 enum hak_access { HAK_ACCESS_UNKNOWN, HAK_ACCESS_READ, HAK_ACCESS_WRITE };
 
-/*
- * The report of a fault at an address near a GUARDED block, or in a freed one, that `here` made: for a
- * handler of SIGSEGV. Of two such blocks the nearer one. False, and nothing written, when there is none.
- */
-bool hak_report_access(const void *address, enum hak_access access, const struct hak_trace *here);
+/* For a handler of SIGSEGV: the GUARDED block that the address is near to, or the freed one that it is in; of
+ * two the nearer one. False when there is none. */
+bool hak_report_find_access(const void *address, struct hak_record *record);
+
+/* The report of a fault there that `here` made. */
+void hak_report_access(const struct hak_record *record, const void *address, enum hak_access access,
+                       const struct hak_trace *here);
 
 /* The record of the block that starts at `pointer`, or else of one that reaches over it; false: there is
  * none. */

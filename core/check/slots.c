@@ -131,7 +131,6 @@ static bool grow(unsigned size) {
         chunk->slots[i].is_reserved = !has_markers;
     }
     hak_registry_fill(start, bytes / HAK_UNIT_BYTES, hak_word_for_record(HAK_KIND_GUARDED, chunk));
-    hak_guarded_widen(start, (uint8_t *)start + bytes);
     hak_lock_acquire(&hak_slots_lock);
     link_locked(chunk, size);
     hak_lock_release(&hak_slots_lock);

@@ -26,7 +26,7 @@ enum hak_unit_kind {
     HAK_KIND_EXTENT,      /* address: the large floor's record of an extent of page runs */
     HAK_KIND_MAPPED,      /* address: the large floor's record of the block that starts in this unit */
     HAK_KIND_LARGE_FREED, /* number: which large blocks started here, see large/freed_mark.h */
-    HAK_KIND_GUARDED,     /* a block between guard pages starts here: see check/records.h */
+    HAK_KIND_GUARDED,     /* a block between guard pages, or these: see check/guarded.h and check/slots.h */
 };
 
 #define HAK_LEAF_SHIFT     32u

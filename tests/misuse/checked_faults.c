@@ -255,6 +255,17 @@ static void segv_write_into_the_guard_page(void) {
     write_at(block + 100020);
 }
 
+/* All that belongs to the block's mapping is near to it: whole units of 64 KiB. */
+static void segv_write_to_the_end_of_the_last_unit(void) {
+    char line[128];
+    char *block = must(malloc(100000));
+    uintptr_t last = ((uintptr_t)block + 100000) | 0xFFFF;
+    snprintf(line, sizeof line, "SIGSEGV: write %zu bytes past the end of 0x%jx, 100000-byte block\n",
+             (size_t)(last - (uintptr_t)block - 100000), (uintmax_t)(uintptr_t)block);
+    say(line);
+    write_at((char *)last);
+}
+
 static void segv_read_before_the_first_page(void) {
     char line[128];
     char *block = must(malloc(100000));
@@ -374,6 +385,7 @@ static const struct fault_case others[] = {
     {"usable_size_before_a_guarded_block", usable_size_before_a_guarded_block},
     {"overflow_before_the_guard_page", overflow_before_the_guard_page},
     {"segv_write_into_the_guard_page", segv_write_into_the_guard_page},
+    {"segv_write_to_the_end_of_the_last_unit", segv_write_to_the_end_of_the_last_unit},
     {"segv_read_before_the_first_page", segv_read_before_the_first_page},
     {"segv_write_to_freed", segv_write_to_freed},
     {"wrong_size_of_delete", wrong_size_of_delete},

@@ -2,9 +2,10 @@
 # checked_test.sh - what checked mode and guard sampling find: one process per fault, its report line by line, the signal.
 #
 # suite: limit 120 s, flavours checked
-# checked_faults (HAKMEM_CHECK=1) and sampled_faults (HAKMEM_GUARD_SAMPLE=1) state the first lines of each report and,
-# after "...", fragments that follow in that order. Cases segv_... end by SIGSEGV, segv_silent_... with no report at all,
-# sound_... and report_... well, the others by SIGABRT. `checked_test.sh WORD` runs those whose name contains WORD alone.
+# checked_faults (HAKMEM_CHECK=1), sampled_faults and segv_handlers (HAKMEM_GUARD_SAMPLE=1) state the first lines of each
+# report and, after "...", fragments that follow in that order. Cases segv_... end by SIGSEGV after one report,
+# segv_silent_... with none at all, sound_... and report_... well, the others by SIGABRT. `checked_test.sh WORD` runs those
+# whose name contains WORD alone.
 
 # shellcheck source=tests/misuse/lib.sh
 source "${BASH_SOURCE%/*}/lib.sh"
@@ -15,6 +16,7 @@ preload=$TEST_SO
 # Whether $written begins with the lines of $stated and has its fragments, one behind the other.
 is_as_stated() {
     local line rest="${written#hakmem: }"
+    [[ $rest != *hakmem:* ]] || return 1 # one report
     while IFS= read -r line; do
         if [[ $line == ...* ]]; then
             [[ $rest == *"${line#...}"* ]] || return 1
@@ -67,6 +69,7 @@ export HAKMEM_CHECK=1
 run_cases checked_faults "${1:-}"
 export HAKMEM_CHECK=0 HAKMEM_GUARD_SAMPLE=1
 run_cases sampled_faults "${1:-}"
+run_cases segv_handlers "${1:-}"
 # Without guard markers, as before Linux 6.13.
 preload="$TEST_PLAIN/plugins/failing_calls.so $TEST_SO"
 export TEST_FAIL="madvise 22 1 1000000000 $TMPDIR/failed"

@@ -1,34 +1,17 @@
 /*
- * sampled_faults.c - faults on blocks that guard sampling has put between guard pages, here every one; and
- * programs with handlers of their own for SIGSEGV.
+ * sampled_faults.c - faults on blocks that guard sampling has put between guard pages, here every one.
  *
  * As checked_faults.c: cases segv_... end by that signal, sound_... well, after what is stated on stdout.
  */
-#include "fault.h"
+#include "segv.h"
 
-#include <setjmp.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
-#define SIZES           5
-#define BLOCKS          2000u
-#define SIGSTACK        65536
-#define STACK_BYTES_MAX ((rlim_t)64 << 20) /* that one test uses up */
+#define SIZES  5
+#define BLOCKS 2000u
 
 static const size_t sizes[SIZES] = {1, 40, 4000, 30000, 300000};
-
-static void write_at(char *at) {
-    *(volatile char *)launder(at) = 1;
-}
-
-static void expect_segv(const char *what, const void *block, size_t bytes) {
-    char line[160];
-    snprintf(line, sizeof line, "SIGSEGV: %s 0x%jx, %zu-byte block\n", what, (uintmax_t)(uintptr_t)block,
-             bytes);
-    say(line);
-}
 
 static void write_past_the_end(void) {
     char *block = must(malloc(4000));
@@ -155,187 +138,6 @@ static void underflow(void) {
     write_at(block - 1);
     expect("free", "write before the start of", block, 64);
     free(block);
-}
-
-/* The signal and its address are the kernel's: nothing of ours. */
-static void null_write(void) {
-    say("\n");
-    write_at(NULL);
-}
-
-/* ---- the program's own handlers ---- */
-
-static sigjmp_buf back;
-static volatile sig_atomic_t handled;
-
-static void leap(int signal) {
-    (void)signal;
-    handled++;
-    siglongjmp(back, 1);
-}
-
-static void leap_with_info(int signal, siginfo_t *info, void *context) {
-    (void)signal;
-    (void)context;
-    handled += info->si_addr == (void *)16;
-    siglongjmp(back, 1);
-}
-
-static void install(void (*handler)(int), int flags) {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
-    sigaction(SIGSEGV, &action, NULL);
-}
-
-static void must_be(bool condition) {
-    if (!condition) {
-        say("not as promised\n");
-        _exit(7);
-    }
-}
-
-static void ask_for_blocks(void) {
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        free(must(malloc(32)));
-    }
-}
-
-static void fault_three_times(void) {
-    for (volatile int i = 0; i < 3; i++) {
-        if (sigsetjmp(back, 1) == 0) {
-            write_at((char *)16);
-        }
-        ask_for_blocks();
-    }
-}
-
-/* A fault that is nobody's comes to the program, again and again, whoever installed last. */
-static void own_handler_gets_other_faults(void) {
-    install(leap, 0);
-    fault_three_times();
-    struct sigaction action = {.sa_sigaction = leap_with_info, .sa_flags = SA_SIGINFO};
-    sigaction(SIGSEGV, &action, NULL);
-    fault_three_times();
-    must_be(handled == 6);
-    say("sound\n");
-    exit(0);
-}
-
-/* A fault at a guard page is reported, although the program's handler came later, and then comes to it too.
- */
-static void own_handler_comes_after_the_report(void) {
-    install(leap, 0);
-    ask_for_blocks(); /* by now the report's handler stands in front again */
-    char *block = must(malloc(4000));
-    expect_segv("write 0 bytes past the end of", block, 4000);
-    if (sigsetjmp(back, 1) == 0) {
-        write_at(block + 4000);
-    }
-    must_be(handled == 1);
-    say("...  allocated by thread 1\n");
-    exit(0);
-}
-
-static unsigned blocks_until_in_front(void) {
-    struct sigaction now;
-    unsigned count = 0;
-    install(leap, 0);
-    do {
-        free(must(malloc(32)));
-        count++;
-        sigaction(SIGSEGV, NULL, &now);
-    } while (now.sa_handler == leap);
-    return count;
-}
-
-/* A handler that comes later stands in front until 64 blocks were sampled, and is not asked after more often.
- */
-static void own_handler_stands_in_front_for_64_blocks(void) {
-    must_be(blocks_until_in_front() <= 64);
-    must_be(blocks_until_in_front() <= 64); /* the first stacks cost blocks of the C library's own */
-    must_be(blocks_until_in_front() == 64);
-    say("sound\n");
-    exit(0);
-}
-
-/* A handler that hands on to the one that it found, which was hakmem's, and comes to stand behind it. */
-static struct sigaction found;
-
-static void hand_on(int signal, siginfo_t *info, void *context) {
-    handled++;
-    must_be(handled == 1 && (found.sa_flags & SA_SIGINFO) != 0);
-    found.sa_sigaction(signal, info, context);
-}
-
-static void install_that_hands_on(void) {
-    struct sigaction action = {.sa_sigaction = hand_on, .sa_flags = SA_SIGINFO};
-    ask_for_blocks();
-    sigaction(SIGSEGV, &action, &found);
-    ask_for_blocks();
-}
-
-/* Handed on in a circle, the fault is reported once and then ends the program. */
-static void handler_that_hands_on_is_called_once(void) {
-    install_that_hands_on();
-    char *block = must(malloc(4000));
-    expect_segv("write 0 bytes past the end of", block, 4000);
-    write_at(block + 4000);
-}
-
-static void handler_that_hands_on_a_sent_signal(void) {
-    install_that_hands_on();
-    say("\n");
-    raise(SIGSEGV);
-}
-
-/* Sent, not made by an access: as if hakmem's handler were not there. */
-static void a_sent_signal_ends_the_program(void) {
-    say("\n");
-    raise(SIGSEGV);
-}
-
-static void a_sent_signal_is_ignored_if_that_was_asked_for(void) {
-    install(SIG_IGN, 0);
-    ask_for_blocks();
-    raise(SIGSEGV);
-    raise(SIGSEGV);
-    say("sound\n");
-    exit(0);
-}
-
-static void handler_that_resets_is_called_once(void) {
-    install(leap, (int)SA_RESETHAND);
-    ask_for_blocks();
-    if (sigsetjmp(back, 1) == 0) {
-        write_at((char *)16);
-    }
-    must_be(handled == 1);
-    say("\n");
-    write_at((char *)16);
-}
-
-/* Uses the stack up: the way past the report needs the other one. `depth` is out of reach. */
-static unsigned recurse(unsigned depth) {
-    volatile char here[4096];
-    here[0] = (char)depth;
-    return depth == UINT32_MAX ? 0 : recurse(depth + 1) + (unsigned)here[0];
-}
-
-static void stack_overflow_ends_on_the_other_stack(void) {
-    static char other[SIGSTACK];
-    stack_t stack = {.ss_sp = other, .ss_size = sizeof other};
-    struct rlimit limit;
-    must_be(getrlimit(RLIMIT_STACK, &limit) == 0);
-    limit.rlim_cur = limit.rlim_cur < STACK_BYTES_MAX ? limit.rlim_cur : STACK_BYTES_MAX;
-    must_be(setrlimit(RLIMIT_STACK, &limit) == 0);
-    must_be(sigaltstack(&stack, NULL) == 0);
-    install(leap, SA_ONSTACK);
-    ask_for_blocks();
-    if (sigsetjmp(back, 1) == 0) {
-        (void)recurse(0);
-    }
-    must_be(handled == 1);
-    say("sound\n");
-    exit(0);
 }
 
 /* ---- no fault ---- */
@@ -510,16 +312,6 @@ static const struct fault_case cases[] = {
     {"realloc_in_the_guard_page", realloc_in_the_guard_page},
     {"realloc_of_freed", realloc_of_freed},
     {"underflow", underflow},
-    {"segv_silent_null_write", null_write},
-    {"segv_silent_a_sent_signal_ends_the_program", a_sent_signal_ends_the_program},
-    {"sound_a_sent_signal_is_ignored_if_that_was_asked_for", a_sent_signal_is_ignored_if_that_was_asked_for},
-    {"segv_silent_handler_that_resets_is_called_once", handler_that_resets_is_called_once},
-    {"segv_handler_that_hands_on_is_called_once", handler_that_hands_on_is_called_once},
-    {"segv_silent_handler_that_hands_on_a_sent_signal", handler_that_hands_on_a_sent_signal},
-    {"report_own_handler_comes_after_the_report", own_handler_comes_after_the_report},
-    {"sound_own_handler_stands_in_front_for_64_blocks", own_handler_stands_in_front_for_64_blocks},
-    {"sound_own_handler_gets_other_faults", own_handler_gets_other_faults},
-    {"sound_stack_overflow_ends_on_the_other_stack", stack_overflow_ends_on_the_other_stack},
     {"sound_every_form_works", every_form_works},
     {"sound_threads_and_forks_work", threads_and_forks_work},
     {"sound_every_block_is_sampled", every_block_is_sampled},
@@ -529,15 +321,5 @@ static const struct fault_case cases[] = {
 };
 
 int main(int argc, char **argv) {
-    fault_setup();
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        if (argc < 2) {
-            say(cases[i].name);
-            say("\n");
-        } else if (strcmp(argv[1], cases[i].name) == 0) {
-            cases[i].commit();
-            return fault_survived();
-        }
-    }
-    return argc < 2 ? 0 : 6;
+    return segv_main(argc, argv, cases, COUNT_OF(cases));
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # checked_test.sh - python3, git, gcc and a redis server run in checked mode, and with one of 20 allocations between
-# guard pages, as on libc's malloc: the same output, and no report.
+# guard pages, as on libc's malloc: the same output, and no report. python3's faulthandler says where it died.
 #
 # suite: limit 150 s, flavours checked
 # shellcheck source=tests/programs/lib.sh
@@ -64,6 +64,14 @@ run_redis() {
     return $status
 }
 
+# The handler puts back what it found when it was installed, and raises the signal again.
+run_faulthandler() {
+    ulimit -c 0
+    HAKMEM_GUARD_SAMPLE=1 timeout 60 python3 -X faulthandler -c 'import ctypes; ctypes.string_at(0)' 2>&1 |
+        sed 's/0x[0-9a-f]*/0x/'
+    echo "status ${PIPESTATUS[0]}"
+}
+
 compare_all() {
     if needs "python3 $1" python3; then
         compare "python3_$1" run_python
@@ -83,4 +91,7 @@ export HAKMEM_CHECK=1
 compare_all checked
 export HAKMEM_CHECK=0 HAKMEM_GUARD_SAMPLE=20
 compare_all sampled
+if needs faulthandler python3; then
+    compare faulthandler run_faulthandler
+fi
 finish
