@@ -86,11 +86,11 @@ HAK_API int posix_memalign(void **out, size_t align, size_t bytes) {
     return 0;
 }
 
-HAK_API void *valloc(size_t bytes) {
+HAK_API HAK_COLD void *valloc(size_t bytes) {
     return hak_request_aligned(hak_os_page_bytes(), bytes);
 }
 
-HAK_API void *pvalloc(size_t bytes) {
+HAK_API HAK_COLD void *pvalloc(size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
     if (bytes > SIZE_MAX - (page_bytes - 1)) {
         errno = ENOMEM;

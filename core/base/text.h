@@ -24,12 +24,12 @@ void hak_text_char(struct text *t, char c);
 void hak_text_string(struct text *t, const char *s);
 void hak_text_bytes(struct text *t, const char *s, size_t bytes);
 void hak_text_decimal(struct text *t, uint64_t value);
-void hak_text_hex(struct text *t, uint64_t value); /* with the prefix 0x */
+HAK_COLD void hak_text_hex(struct text *t, uint64_t value); /* with the prefix 0x */
 
 /* Adds spaces until `column` characters stand since `line_start_bytes` (a used_bytes value noted earlier). */
-void hak_text_pad(struct text *t, size_t line_start_bytes, size_t column);
+HAK_COLD void hak_text_pad(struct text *t, size_t line_start_bytes, size_t column);
 
 /* The number right-aligned in `width` characters. */
-void hak_text_decimal_right(struct text *t, uint64_t value, unsigned width);
+HAK_COLD void hak_text_decimal_right(struct text *t, uint64_t value, unsigned width);
 
 #endif

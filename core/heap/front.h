@@ -35,7 +35,7 @@
  * Sets the modes; a thread takes them up at its next slow operation (the calling one at once). perturb_byte
  * as in mallopt(3): new blocks are filled with its complement, freed ones with itself.
  */
-void hak_front_set_modes(unsigned modes, uint8_t perturb_byte);
+HAK_COLD void hak_front_set_modes(unsigned modes, uint8_t perturb_byte);
 
 extern _Atomic unsigned hak_front_modes_now;
 

@@ -25,9 +25,11 @@ struct hak_os_counters {
 };
 extern struct hak_os_counters hak_os_counters;
 
-/* The OS page size's base-two logarithm, once somebody has asked for it; 0 before. */
+/* The OS page size's base-two logarithm, once somebody has asked for it; 0 before. The constructor does, so
+ * that a trivial process does not come to the code for who is the first to ask, which lies among what is
+ * rarely run. */
 extern _Atomic uint8_t hak_os_known_page_shift;
-HAK_COLD unsigned hak_os_find_page_shift(void);
+HAK_NOINLINE HAK_AT_START unsigned hak_os_find_page_shift(void);
 
 /* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. A power of two by its
  * form, so that who divides by it shifts. */
@@ -111,7 +113,7 @@ int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes);
 int hak_os_detach(void *address, size_t bytes, void **out);
 
 /* Counts the bytes of the range that are resident (mincore). */
-int hak_os_resident(void *address, size_t bytes, size_t *out_bytes);
+HAK_COLD int hak_os_resident(void *address, size_t bytes, size_t *out_bytes);
 
 /* Milliseconds of a coarse monotonic clock; no system call (vDSO). */
 uint64_t hak_os_now_ms(void);
@@ -134,7 +136,7 @@ struct hak_os_file {
 };
 int hak_os_open_report(const char *path, int *fd);
 int hak_os_duplicate(int fd, int *duplicate);
-int hak_os_identify(int fd, struct hak_os_file *file);
+HAK_COLD int hak_os_identify(int fd, struct hak_os_file *file);
 void hak_os_close(int fd);
 uint64_t hak_os_process_id(void);
 

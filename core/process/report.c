@@ -87,7 +87,7 @@ static void warn_unwritable(int stderr_fd, int error) {
     hak_os_write(stderr_fd, line.start, line.used_bytes);
 }
 
-static void dump_front(int stderr_fd) {
+static HAK_COLD void dump_front(int stderr_fd) {
     char path[EXPANDED_PATH_BYTES];
     int fd;
     if (strcmp(hak_options.tiny_front_dump, HAK_OPTION_PATH_STDERR) == 0) {

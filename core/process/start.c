@@ -13,6 +13,7 @@
 #include "heap/sampled.h"
 #include "large/retain.h"
 #include "os/cgroup.h"
+#include "os/os.h"
 #include "process/background.h"
 #include "process/fork.h"
 #include "process/report.h"
@@ -26,6 +27,7 @@ static bool needs_metering(void) {
 }
 
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
+    (void)hak_os_find_page_shift();
     hak_options_start(environ, hak_cgroup_limit_bytes(""));
     if (hak_options.base_floor_kib <
         HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */

@@ -11,6 +11,9 @@ from common import main
 # What glibc keeps spare for thread-local data of libraries that dlopen brings in.
 TLS_BYTES_MAX = 448
 
+# From here on the kernel aligns the mapping to huge pages, and libc's pages beside it come out worse (heap/heap.c).
+SPAN_BYTES_MAX = 2 * 1024 * 1024 - 1
+
 
 def readelf(option, library):
     return subprocess.run(
@@ -25,6 +28,8 @@ def check_one(library):
     tls = re.search(r"^\s*TLS\s+\S+\s+\S+\s+\S+\s+\S+\s+(0x[0-9a-f]+)", segments, re.M)
     stack = re.search(r"^\s*GNU_STACK\s+(?:0x\S+\s+){5}([RWE ]+?)\s+0x", segments, re.M)
     soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
+    loads = re.findall(r"^\s*LOAD\s+0x\S+\s+(0x\S+)\s+0x\S+\s+0x\S+\s+(0x\S+)", segments, re.M)
+    span = max(int(at, 16) + int(length, 16) for at, length in loads)
     writable_code = re.search(r"^\s*LOAD\s+(?:0x\S+\s+){5}RWE", segments, re.M)
     rules = [
         (needed == ["libc.so.6"], f"needs {', '.join(needed) or 'nothing'}, not libc.so.6 alone"),
@@ -43,6 +48,10 @@ def check_one(library):
             # Compilers set such code apart from -O2 on.
             "debug" in library.name or re.search(r"^\s+\d+\s+\.text\.hak_cold\s*$", segments, re.M),
             "maps its rarely run code together with other sections (core/layout.ld)",
+        ),
+        (
+            "debug" in library.name or span <= SPAN_BYTES_MAX,
+            f"spans {span} bytes, the most is {SPAN_BYTES_MAX}",
         ),
         ("__tls_get_addr" not in symbols, "finds thread-local data by calls, not by initial-exec offsets"),
     ]
