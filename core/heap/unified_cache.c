@@ -14,6 +14,8 @@
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
 #define MARKS          2u
 #define CAPACITY_FIRST 30u
+#define CAPACITY_LEAST 6u
+#define LEAST_BYTES    16384u /* of blocks: so many do not have to be narrowed */
 #define PREWARM_MAX    2046u  /* whatever is asked for */
 #define HEAT_TO_ARRAY  32u    /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u    /* refills in a row, without a spill, that make a cache grow too */
@@ -87,11 +89,21 @@ static bool grow(struct heap *heap, unsigned class_idx) {
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
 }
 
-/* The capacity one step down: half down to the first one, and within the bound. */
+/* No cache is narrowed further: the first capacity, or fewer of blocks that are large. */
+static unsigned least_capacity(unsigned class_idx) {
+    unsigned capacity = CAPACITY_FIRST;
+    while (capacity > CAPACITY_LEAST && capacity * hak_class_block_bytes[class_idx] > LEAST_BYTES) {
+        capacity = (capacity - MARKS) / 2;
+    }
+    return capacity;
+}
+
+/* The capacity one step down: half down to the least one, and within the bound. */
 static unsigned lower_capacity(const struct heap *heap, unsigned class_idx) {
     unsigned capacity = heap->classes[class_idx].capacity_blocks;
     unsigned bound = hak_width_capacity(heap, class_idx);
-    unsigned lower = capacity / 2 >= CAPACITY_FIRST ? (capacity - MARKS) / 2 : capacity;
+    unsigned half = (capacity - MARKS) / 2;
+    unsigned lower = half >= least_capacity(class_idx) ? half : capacity;
     return lower < bound ? lower : bound;
 }
 
@@ -165,6 +177,20 @@ static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count)
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
 }
 
+/* Takes the capacity one step down; what is at its least returns `count` blocks. */
+static void spill_narrowing(struct heap *heap, unsigned class_idx, unsigned count) {
+    struct class_state *state = &heap->classes[class_idx];
+    state->width.proofs = 0;
+    hak_width_narrow(heap, class_idx);
+    unsigned capacity = lower_capacity(heap, class_idx);
+    if (capacity < state->capacity_blocks) {
+        return_oldest(heap, class_idx, state->capacity_blocks - capacity + 1); /* which leaves room for one */
+        (void)resize(heap, class_idx, capacity);
+    } else {
+        return_oldest(heap, class_idx, count);
+    }
+}
+
 void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
@@ -179,21 +205,12 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
     unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
-    if (!hak_purge_is_owed()) {
-        hak_width_note_spill(&state->width, half);
-        return_oldest(heap, class_idx, half);
-        return;
-    }
-    /* Memory is being given back: each block that stays here may pin an OS page of a slab that nobody needs.
-     */
-    state->width.proofs = 0;
-    hak_width_narrow(heap, class_idx);
-    unsigned capacity = lower_capacity(heap, class_idx);
-    if (capacity < state->capacity_blocks) {
-        return_oldest(heap, class_idx, state->capacity_blocks - capacity + 1); /* which leaves room for one */
-        (void)resize(heap, class_idx, capacity);
+    bool is_owed = hak_purge_is_owed();
+    if (is_owed || hak_width_note_spill(heap, class_idx, half)) {
+        /* Each block that stays here may pin an OS page of a slab that nobody needs. */
+        spill_narrowing(heap, class_idx, is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half);
     } else {
-        return_oldest(heap, class_idx, half < SPILL_IN_DEBT ? half : SPILL_IN_DEBT);
+        return_oldest(heap, class_idx, half);
     }
 }
 

@@ -5,17 +5,20 @@
 #include "base/bits.h"
 #include "conf/options.h"
 #include "meta/classes.h"
+#include "os/os.h"
 #include "slab/retention.h"
 
-#define CAPACITY_MIN     4u    /* for the largest blocks, whatever the bound in bytes says */
-#define CAPACITY_MAX     2046u /* two less than a power of two, see unified_cache.c */
-#define DOUBLINGS_MAX    3u
-#define SWINGS_TO_WIDEN  6u
-#define REFILLS_OF_SWING 3u
-#define LOOKS_TO_NARROW  8u
-#define PROOFS_TO_DOUBLE 32u  /* rows of refills that end at the bound, */
-#define FEW_BLOCKS       128u /* where it is fewer: chance alone moves as many to and fro */
-#define WIDE_FLOORS      4u /* what all classes of a thread may be wider by, in constant parts of the floor */
+#define CAPACITY_MIN      4u    /* for the largest blocks, whatever the bound in bytes says */
+#define CAPACITY_MAX      2046u /* two less than a power of two, see unified_cache.c */
+#define DOUBLINGS_MAX     3u
+#define SWINGS_TO_WIDEN   6u
+#define REFILLS_OF_SWING  3u
+#define LOOKS_TO_NARROW   8u
+#define PROOFS_TO_DOUBLE  32u  /* rows of refills that end at the bound, */
+#define FEW_BLOCKS        128u /* where it is fewer: chance alone moves as many to and fro */
+#define CAPACITIES_OF_END 2u   /* spilled in a row */
+#define END_AGAIN_MS      1000u /* what ends again within this time was built up in between, and will be again */
+#define WIDE_FLOORS       4u /* what all classes of a thread may be wider by, in constant parts of the floor */
 
 /* Bytes of blocks that one class may cache in one thread without proof, by profile. */
 static const size_t plain_bytes[] = {
@@ -106,6 +109,7 @@ void hak_width_note_swing(struct heap *heap, unsigned class_idx) {
     struct class_width *width = &heap->classes[class_idx].width;
     unsigned spilled = width->spilled_blocks;
     width->spilled_blocks = 0;
+    width->is_ending = false;
     if (spilled >= state->capacity_blocks && state->refills_in_row >= REFILLS_OF_SWING) {
         note_deep(heap, class_idx, spilled);
     } else {
@@ -117,9 +121,30 @@ void hak_width_note_swing(struct heap *heap, unsigned class_idx) {
     }
 }
 
-void hak_width_note_spill(struct class_width *width, unsigned blocks) {
-    unsigned sum = width->spilled_blocks + blocks;
+/* Whether spills in a row now go through so many blocks as the program would hardly find in its cache again.
+ */
+static bool is_far(const struct class_state *state, unsigned spilled) {
+    return spilled >= CAPACITIES_OF_END * state->capacity_blocks;
+}
+
+/* Of spills in a row that have come that far: whether they are the first ones for long. */
+static bool begins_end(struct class_width *width) {
+    uint32_t now_ms = (uint32_t)hak_os_now_ms();
+    bool is_first = width->ended_ms == 0 || now_ms - width->ended_ms >= END_AGAIN_MS;
+    width->ended_ms = now_ms != 0 ? now_ms : 1;
+    return is_first;
+}
+
+bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks) {
+    const struct class_state *state = &heap->classes[class_idx];
+    struct class_width *width = &heap->classes[class_idx].width;
+    unsigned before = width->spilled_blocks;
+    unsigned sum = before + blocks;
     width->spilled_blocks = sum < UINT16_MAX ? (uint16_t)sum : UINT16_MAX;
+    if (!width->is_ending && is_far(state, sum) && !is_far(state, before)) {
+        width->is_ending = begins_end(width);
+    }
+    return width->is_ending;
 }
 
 void hak_width_narrow(struct heap *heap, unsigned class_idx) {

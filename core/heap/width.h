@@ -9,6 +9,11 @@
  * by another, one refill in three by two others. Where the bound means few blocks, chance goes to and fro
  * over it too: 32 times double it, once.
  *
+ * What does not swing but ends: spills in a row, without a refill, that go through twice the capacity, for
+ * the first time in a second. The program then frees what it may never need again, in whatever order, and
+ * each block that stays in a cache pins an OS page; so each further spill of the row narrows the cache, down
+ * to what it began with. A program that builds up again at once pays for one narrowing a second.
+ *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
  * classes of a thread together have a bound, and all threads HAKMEM_RETAIN_MB, floors counted in. All
@@ -25,8 +30,11 @@ unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);
 
-/* The cache has spilled `blocks` blocks. */
-void hak_width_note_spill(struct class_width *width, unsigned blocks);
+/*
+ * The full cache is about to spill `blocks` blocks. True if what the program frees in this row looks like the
+ * end of something, and the cache should become narrower.
+ */
+bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
 
 /* Halves what is beyond the plain bound, if anything is. */
 void hak_width_narrow(struct heap *heap, unsigned class_idx);

@@ -33,6 +33,7 @@
 #define AT_A_TIME   16u /* slabs that are handed on for one that is missed */
 #define LOOKED_AT   16u /* heaps, by one visit */
 #define OTHERS      20u /* more than those */
+#define AHEAD       3u  /* slabs taken beside the one that was missed */
 #define WORK_BLOCKS (2 * PER_SLAB)
 #define GROWN_BYTES 32768u
 
@@ -293,7 +294,7 @@ static void one_slab_that_waits_is_used(void **state) {
     miss_a_slab();
     assert_int_equal(before, 1);
     assert_int_equal(waiting(), 0);
-    assert_int_equal(new_slabs(), slabs);
+    assert_in_range(new_slabs(), slabs, slabs + AHEAD); /* a class that keeps missing takes some ahead */
     end_sleeper(0, 1);
 }
 

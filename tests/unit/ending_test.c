@@ -1,0 +1,155 @@
+/*
+ * ending_test.c - a cache narrows while the program frees what it may never need again, since each block in
+ * it pins an OS page: spills in a row through twice the capacity, unless the last such end was less than a
+ * second ago. Time is simulated. Each test has classes of its own, so that it meets them cold.
+ *
+ * suite: limit 60 s
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "hakmem.h"
+#include "heap/heap.h"
+#include "heap/unified_cache.h"
+#include "meta/classes.h"
+#include "slab/purge.h"
+#include "support/blocks.h"
+#include "support/clock.h"
+#include "support/target.h"
+#include "support/test.h"
+
+#define CLASS_OF_384  13u
+#define CLASS_OF_448  14u
+#define CLASS_OF_512  15u
+#define CLASS_OF_640  16u
+#define CLASS_OF_896  18u
+#define CLASS_OF_4096 27u
+#define PLAIN_BYTES   (128 * KIB)
+#define LEAST         30u /* entries of a cache that has been narrowed, */
+#define LEAST_LARGE   6u  /* and where blocks are large */
+#define AGAIN_MS      1000u
+#define BLOCKS_MAX    8192u
+
+static void *blocks[BLOCKS_MAX];
+
+static unsigned plain_capacity(unsigned class_idx) {
+    return (unsigned)(PLAIN_BYTES / hak_class_block_bytes[class_idx]);
+}
+
+static unsigned capacity(unsigned class_idx) {
+    return hak_heap_attach()->classes[class_idx].capacity_blocks;
+}
+
+/* Free memory beyond the floors would narrow caches too. */
+static int keep_all(void **state) {
+    (void)state;
+    hak_purge_set_floor(SIZE_MAX / 2);
+    return 0;
+}
+
+static void take(unsigned class_idx, unsigned count) {
+    CHECK(count <= BLOCKS_MAX);
+    blocks_take(blocks, count, hak_class_block_bytes[class_idx]);
+}
+
+/* Frees the first `count` of the blocks that are there. */
+static void give(unsigned count) {
+    static unsigned given;
+    blocks_free(&blocks[given], count);
+    memset(&blocks[given], 0, count * sizeof blocks[0]);
+    given = blocks[given + count < BLOCKS_MAX ? given + count : 0] != NULL ? given + count : 0;
+}
+
+/* Whether halving would make it less than the least. */
+static bool is_narrow(unsigned class_idx) {
+    return capacity(class_idx) >= LEAST && (capacity(class_idx) - 2) / 2 < LEAST;
+}
+
+static void what_ends_is_narrowed(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_512, plain = plain_capacity(c);
+    take(c, 10 * plain);
+    give(2 * plain); /* of which the cache still holds some */
+    assert_int_equal(capacity(c), plain);
+    give(2 * plain);
+    assert_in_range(capacity(c), LEAST, plain / 2);
+    give(6 * plain);
+    assert_int_equal(capacity(c), LEAST);
+    assert_in_range(hak_cache_count(hak_heap_attach(), c), 1, LEAST);
+}
+
+static void of_large_blocks_fewer_stay(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_4096;
+    assert_int_equal(hak_class_block_bytes[c], 4096);
+    take(c, 10 * plain_capacity(c));
+    give(10 * plain_capacity(c));
+    assert_int_equal(capacity(c), LEAST_LARGE);
+}
+
+static void what_is_built_up_again_at_once_keeps_its_cache(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_640, plain = plain_capacity(c);
+    for (unsigned i = 0; i < 5; i++) {
+        clock_ms += AGAIN_MS - 1;
+        take(c, 10 * plain);
+        give(10 * plain);
+    }
+    assert_true(capacity(c) >= plain);
+}
+
+static void what_ends_now_and_then_is_narrowed_each_time(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_384, plain = plain_capacity(c);
+    for (unsigned i = 0; i < 5; i++) {
+        clock_ms += AGAIN_MS;
+        take(c, 10 * plain);
+        assert_false(is_narrow(c)); /* refills in a row widen it again */
+        give(10 * plain);
+        assert_true(is_narrow(c));
+    }
+}
+
+/* Proved swings have widened the cache; what comes after them may be the end all the same. */
+static void a_wide_class_that_ends_is_narrowed(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_448, plain = plain_capacity(c);
+    for (unsigned i = 0; i < 20; i++) {
+        take(c, 6 * plain);
+        give(6 * plain);
+    }
+    assert_true(capacity(c) > 2 * plain);
+    clock_ms += AGAIN_MS;
+    take(c, BLOCKS_MAX);
+    give(BLOCKS_MAX);
+    assert_true(is_narrow(c));
+    assert_int_equal(hak_heap_attach()->wide & UINT64_C(1) << c, 0);
+}
+
+static void a_refill_between_spills_is_no_end(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_896, plain = plain_capacity(c);
+    take(c, 2 * plain);
+    give(2 * plain);
+    unsigned before = capacity(c);
+    for (unsigned i = 0; i < 50; i++) {
+        clock_ms += AGAIN_MS;
+        take(c, 2 * plain);
+        give(2 * plain);
+    }
+    assert_in_range(capacity(c), before, plain);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(what_ends_is_narrowed),
+        TEST(of_large_blocks_fewer_stay),
+        TEST(what_is_built_up_again_at_once_keeps_its_cache),
+        TEST(what_ends_now_and_then_is_narrowed_each_time),
+        TEST(a_wide_class_that_ends_is_narrowed),
+        TEST(a_refill_between_spills_is_no_end),
+    };
+    return cmocka_run_group_tests(tests, keep_all, NULL);
+}
