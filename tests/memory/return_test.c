@@ -44,7 +44,8 @@ enum resting { SLEEPS, WORKS, WAITS_IN_EPOLL };
 
 struct scenario {
     const char *name;
-    size_t block_bytes;
+    size_t block_bytes; /* on average, where it is not the size of each */
+    size_t most_bytes;  /* 0: all are of one size; else sizes from 16 to this, evenly */
     size_t total_bytes;
     size_t bound_bytes; /* 0: what pages with live blocks force, a tenth more, and SLACK_BYTES */
     unsigned within_ms;
@@ -94,6 +95,12 @@ static const struct scenario scenarios[] = {
      .bound_bytes = 0},
     {DEFAULTS, .name = "one block of 100 MB", .block_bytes = TOTAL_BYTES},
     {DEFAULTS, .name = "one block of 1 GiB", .block_bytes = GIB, .total_bytes = GIB},
+    /* Each class ends in a cache with some of its blocks, scattered over all of its pages. */
+    {DEFAULTS, .name = "200 sizes", .block_bytes = 108, .most_bytes = 200},
+    {DEFAULTS, .name = "1000 sizes", .block_bytes = 516, .most_bytes = 1016},
+    {DEFAULTS, .name = "4000 sizes", .block_bytes = 2008, .most_bytes = 4000},
+    {DEFAULTS, .name = "1000 sizes, eight threads sleep", .block_bytes = 516, .most_bytes = 1016,
+     .threads = 8, .bound_bytes = 3 * BOUND_BYTES},
     {DEFAULTS, .name = "malloc_trim", .is_kept = true},
     {DEFAULTS, .name = "malloc_trim, eight threads sleep", .is_kept = true, .threads = 8},
     {DEFAULTS, .name = "malloc_trim, 1 % stays live, eight threads sleep", .is_kept = true, .threads = 8,
@@ -121,7 +128,11 @@ static pthread_barrier_t filled, measured, freed;
 static atomic_bool is_over;
 
 static void fill_share(struct share *share) {
-    fill_blocks(share->blocks, share->count, share->scenario->block_bytes);
+    if (share->scenario->most_bytes != 0) {
+        fill_blocks_mixed(share->blocks, share->count, share->scenario->most_bytes, share->number);
+    } else {
+        fill_blocks(share->blocks, share->count, share->scenario->block_bytes);
+    }
     if (!share->scenario->is_in_order) {
         shuffle(share->blocks, share->count, 42 + share->number);
     }

@@ -79,6 +79,17 @@ static inline void fill_blocks(void **blocks, size_t count, size_t block_bytes) 
     }
 }
 
+/* The same with sizes from 16 to most_bytes, evenly. */
+static inline void fill_blocks_mixed(void **blocks, size_t count, size_t most_bytes, uint64_t seed) {
+    struct rng rng = rng_seeded(seed);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = 16 + rng_below(&rng, most_bytes - 15);
+        blocks[i] = malloc(bytes);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, bytes);
+    }
+}
+
 /* Frees all but every keep_every-th block (0: all), and moves those that stay to the front. Returns their
  * number. */
 static inline size_t free_blocks(void **blocks, size_t count, size_t keep_every) {
