@@ -54,14 +54,6 @@ static handler_with_info *const entries[] = {ENTRY_TABLE(ENTRY_ADDRESS)};
 static _Atomic uintptr_t next_actions[ENTRIES];
 static unsigned used_entries = 1; /* under lock */
 
-/* The signal that this thread is handing on: where the frame of its first handler is, and a bit for each
- * entry that it came by. */
-struct handing_on {
-    const siginfo_t *info;
-    uintptr_t frame;
-    unsigned came_by;
-};
-static HAK_TLS struct handing_on handing_on;
 static HAK_TLS bool is_reporting;
 
 /* The access that was reported last, as access_number() has it. One for all threads, whose stacks differ: if
@@ -73,7 +65,6 @@ static _Atomic uintptr_t reported_access;
 struct arrival {
     siginfo_t *info;
     void *context;
-    uintptr_t frame;
     int signal;
     unsigned entry, came_by;
 };
@@ -141,28 +132,42 @@ static bool is_fault(const struct arrival *here) {
 }
 
 /*
- * The entries by which the signal came here already, none if the kernel sent it here: a handler that stands
- * behind one may hand on to what it found when it was installed, which is another. One that jumped out
- * instead left its words behind, but what came to it at that place of the stack comes to the same frame
- * again, not to one below.
+ * The entries by which the signal came here already, a bit each: a handler that stands behind one may hand on
+ * to what it found when it was installed, which is another. They are noted in the frame of the signal itself,
+ * in the context's link, which the kernel clears for each signal and does not read: so a handler that jumps
+ * out leaves nothing behind.
  */
-static unsigned came_by(const siginfo_t *info, const void *context, uintptr_t frame) {
-    bool is_same = has_pointers(info, context) && info == handing_on.info;
-    return is_same && frame < handing_on.frame ? handing_on.came_by : 0;
+#define MARK_SHIFT 16u
+_Static_assert(ENTRIES <= MARK_SHIFT, "a bit for each entry");
+
+static uintptr_t link_mark(void) {
+    return (uintptr_t)entries << MARK_SHIFT; /* is no address */
 }
 
-static void hand_on(const struct arrival *here, uintptr_t next) {
+static unsigned came_by(const siginfo_t *info, const ucontext_t *context) {
+    uintptr_t bits = has_pointers(info, context) ? (uintptr_t)context->uc_link ^ link_mark() : 0;
+    return bits >> MARK_SHIFT == 0 ? (unsigned)bits : 0;
+}
+
+static void call_next(const struct arrival *here, uintptr_t next) {
     uintptr_t handler = next >> NEXT_SHIFT;
-    struct handing_on before = handing_on;
-    handing_on.info = here->info;
-    handing_on.frame = here->came_by == 0 ? here->frame : before.frame;
-    handing_on.came_by = here->came_by | 1u << here->entry;
     if ((next & NEXT_HAS_INFO) != 0) {
         ((handler_with_info *)handler)(here->signal, here->info, here->context);
     } else {
         ((void (*)(int))handler)(here->signal);
     }
-    handing_on = before;
+}
+
+static void hand_on(const struct arrival *here, uintptr_t next) {
+    ucontext_t *context = here->context;
+    if (!has_pointers(here->info, context)) {
+        call_next(here, next);
+        return;
+    }
+    ucontext_t *link = context->uc_link;
+    context->uc_link = (ucontext_t *)(link_mark() | here->came_by | 1u << here->entry);
+    call_next(here, next);
+    context->uc_link = link;
 }
 
 /* An action for once is over, as the kernel would have it before it calls; but if another stands in front,
@@ -219,13 +224,11 @@ static void report(const void *address, const ucontext_t *context) {
 
 static void on_fault(unsigned entry, int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
-    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     struct arrival here = {.info = info,
                            .context = context,
-                           .frame = frame,
                            .signal = signal,
                            .entry = entry,
-                           .came_by = came_by(info, context, frame)};
+                           .came_by = came_by(info, context)};
     if (here.came_by == 0 && !is_reporting && may_be_fault(&here) && hak_guarded_covers(info->si_addr) &&
         is_fault(&here)) {
         is_reporting = true;

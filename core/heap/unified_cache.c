@@ -206,7 +206,8 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     HAK_COUNT(&state->counters, cache_spills, 1);
     unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
     bool is_owed = hak_purge_is_owed();
-    if (is_owed || hak_width_note_spill(heap, class_idx, half)) {
+    bool has_rows = hak_options.tiny_refill_count == 0; /* else no refill is noted, which would end one */
+    if (is_owed || (has_rows && hak_width_note_spill(heap, class_idx, half))) {
         /* Each block that stays here may pin an OS page of a slab that nobody needs. */
         spill_narrowing(heap, class_idx, is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half);
     } else {

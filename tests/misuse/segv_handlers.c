@@ -223,6 +223,19 @@ static void handler_before_one_that_resets_stays(void) {
     exit(0);
 }
 
+/* Jumped out of, a signal leaves nothing behind: the next one has its frame at the same place. */
+static void handler_in_front_again_hands_on_another_signal(void) {
+    struct sigaction action = {.sa_sigaction = hand_on_all, .sa_flags = SA_SIGINFO};
+    install(leap, 0);
+    install_behind(action.sa_handler, SA_SIGINFO, &found);
+    fault_and_leap();
+    sigaction(SIGSEGV, &action, NULL);
+    fault_and_leap();
+    must_be(handled == 4); /* two of each */
+    say("sound\n");
+    exit(0);
+}
+
 /* ---- handlers that come and go ---- */
 
 static void put_back(int signal) {
@@ -473,6 +486,7 @@ static const struct fault_case cases[] = {
      handler_that_puts_back_what_it_found_and_raises},
     {"segv_silent_removed_handler_is_not_called", removed_handler_is_not_called},
     {"segv_silent_removed_by_the_default_it_is_not_called", removed_by_the_default_it_is_not_called},
+    {"sound_handler_in_front_again_hands_on_another_signal", handler_in_front_again_hands_on_another_signal},
     {"sound_handlers_in_layers_come_to_light_again", handlers_in_layers_come_to_light_again},
     {"sound_handlers_that_take_turns_are_no_new_ones", handlers_that_take_turns_are_no_new_ones},
     {"segv_silent_handler_put_back_by_signal_takes_nothing_for_information",
