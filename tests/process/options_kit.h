@@ -35,6 +35,9 @@ static struct child child;
 
 static void *held[REST_BLOCKS];
 
+#define SWINGS       400u
+#define SWING_BLOCKS 600u
+
 static inline void take(unsigned count, size_t bytes) {
     for (unsigned i = 0; i < count; i++) {
         held[i] = malloc(bytes);
@@ -82,6 +85,13 @@ static inline void run_remote(void) {
 
 static inline void run_take(void) {
     take(LOAD_BLOCKS, 64);
+}
+
+static inline void run_swings(void) {
+    for (unsigned i = 0; i < SWINGS; i++) {
+        take(SWING_BLOCKS, 64);
+        give(SWING_BLOCKS);
+    }
 }
 
 static inline void run_first(void) {
@@ -150,6 +160,7 @@ static const struct {
     {"load", run_load},
     {"remote", run_remote},
     {"take", run_take},
+    {"swings", run_swings},
     {"first", run_first},
     {"cached", run_cached},
     {"peak", run_peak},

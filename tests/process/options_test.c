@@ -38,6 +38,15 @@ static void refill_count_is_how_much_a_refill_moves(void **state) {
     assert_in_range(csv[CLASS_64][CACHE_MISSES], LOAD_BLOCKS / 100, LOAD_BLOCKS / 100 + 100);
 }
 
+/* What is spilled between refills is the end of nothing, however much it comes to. */
+static void a_refill_count_does_not_narrow_caches(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run("swings", "HAKMEM_TINY_REFILL_COUNT=256", "HAKMEM_TINY_FRONT_DUMP=-", NULL);
+    (void)read_csv(child.err);
+    assert_in_range(csv[CLASS_64][CACHE_MISSES], 1, 5 * SWINGS);
+}
+
 static void prefault_brings_new_superslabs_into_memory(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -93,6 +102,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(prewarm_fills_the_cache_of_a_class),
         cmocka_unit_test(prewarm_fills_all_classes_but_those_with_their_own),
         cmocka_unit_test(refill_count_is_how_much_a_refill_moves),
+        cmocka_unit_test(a_refill_count_does_not_narrow_caches),
         cmocka_unit_test(prefault_brings_new_superslabs_into_memory),
         cmocka_unit_test(the_lru_keeps_within_its_count_and_bytes),
         cmocka_unit_test(the_lru_keeps_nothing_beyond_its_age),
