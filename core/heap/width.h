@@ -12,7 +12,8 @@
  * What does not swing but ends: spills in a row, without a refill, that go through twice the capacity, for
  * the first time in a second. The program then frees what it may never need again, in whatever order, and
  * each block that stays in a cache pins an OS page; so each further spill of the row narrows the cache, down
- * to what it began with. A program that builds up again at once pays for one narrowing a second.
+ * to what it began with, or to fewer of large blocks. A program that builds up again at once pays for one
+ * narrowing a second.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
