@@ -30,6 +30,7 @@ struct class_width {
     uint8_t swings;          /* deep ones in a row */
     uint8_t doublings;       /* of the plain bound */
     uint8_t proofs;          /* times that few blocks were not enough, up to those that double the bound */
+    uint16_t kept_kib;       /* what the cache may keep from going back since it spilled far once more */
     bool is_ending;          /* spills narrow the cache until the next row of refills */
     uint32_t ended_ms;       /* when spills in a row last went through twice the capacity, low bits */
 };

@@ -150,6 +150,7 @@ static void adapt_refill(struct heap *heap, unsigned class_idx) {
 unsigned hak_cache_refill(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     HAK_ASSERT(hak_cache_count(heap, class_idx) == 0);
+    hak_width_note_empty(heap, class_idx);
     adapt_refill(heap, class_idx);
     unsigned got = hak_supply_take_any(heap, class_idx, &state->array[1], state->refill_blocks);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + got];
@@ -242,6 +243,7 @@ void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {
         return;
     }
     return_oldest(heap, class_idx, hak_cache_count(heap, class_idx));
+    hak_width_note_empty(heap, class_idx);
     if (!keep_array) {
         hak_cache_forget(heap, class_idx);
     }

@@ -66,6 +66,13 @@ static void set_doublings(struct heap *heap, unsigned class_idx, unsigned doubli
     heap->wide |= (uint64_t)(doublings != 0) << class_idx;
 }
 
+static void set_kept(struct class_width *width, size_t kib) {
+    if (kib != width->kept_kib) {
+        hak_retention_note_wider(((ptrdiff_t)kib - (ptrdiff_t)width->kept_kib) * 1024);
+        width->kept_kib = (uint16_t)kib;
+    }
+}
+
 /* By how much the class may be wider: what is left for this thread, and for the process. */
 static size_t wider_max(const struct heap *heap, unsigned class_idx) {
     size_t own_bytes = wider_bytes(class_idx, heap->classes[class_idx].width.doublings);
@@ -135,14 +142,44 @@ static bool begins_end(struct class_width *width) {
     return is_first;
 }
 
+/*
+ * The most that the cache keeps from going back, in KiB, after spills in a row through so many blocks: an OS
+ * page for each block that it holds, but no more than was freed.
+ */
+static size_t pinned_kib(const struct class_state *state, unsigned class_idx, unsigned spilled) {
+    size_t block_bytes = hak_class_block_bytes[class_idx];
+    size_t page_bytes = hak_os_page_bytes();
+    size_t each_bytes = block_bytes > page_bytes ? block_bytes : page_bytes;
+    size_t bytes = hak_smaller(state->capacity_blocks * each_bytes, spilled * block_bytes);
+    return hak_smaller(bytes >> 10, UINT16_MAX);
+}
+
+/* Whether there is room for that in what all threads together may keep; if so it is taken. */
+static bool keeps(struct class_width *width, size_t kib) {
+    size_t all_bytes = hak_retention_raised_bytes(HAK_RETAINER_CACHES) - ((size_t)width->kept_kib << 10);
+    if (all_bytes + (kib << 10) > hak_retention_raise_max(HAK_RETAINER_CACHES)) {
+        return false;
+    }
+    set_kept(width, kib);
+    return true;
+}
+
+void hak_width_note_empty(struct heap *heap, unsigned class_idx) {
+    set_kept(&heap->classes[class_idx].width, 0);
+}
+
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks) {
     const struct class_state *state = &heap->classes[class_idx];
     struct class_width *width = &heap->classes[class_idx].width;
     unsigned before = width->spilled_blocks;
     unsigned sum = before + blocks;
     width->spilled_blocks = sum < UINT16_MAX ? (uint16_t)sum : UINT16_MAX;
-    if (!width->is_ending && is_far(state, sum) && !is_far(state, before)) {
-        width->is_ending = begins_end(width);
+    if (!width->is_ending && is_far(state, sum)) {
+        bool is_first = !is_far(state, before) && begins_end(width);
+        width->is_ending = is_first || !keeps(width, pinned_kib(state, class_idx, sum));
+    }
+    if (width->is_ending) {
+        set_kept(width, 0);
     }
     return width->is_ending;
 }
@@ -157,6 +194,7 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx) {
 
 void hak_width_reset(struct heap *heap, unsigned class_idx) {
     set_doublings(heap, class_idx, 0);
+    set_kept(&heap->classes[class_idx].width, 0);
     heap->classes[class_idx].width = (struct class_width){0};
 }
 

@@ -13,12 +13,13 @@
  * the first time in a second. The program then frees what it may never need again, in whatever order, and
  * each block that stays in a cache pins an OS page; so each further spill of the row narrows the cache, down
  * to what it began with, or to fewer of large blocks. A program that builds up again at once pays for one
- * narrowing a second.
+ * narrowing a second. What its caches then pin after further ends counts as kept until they are empty again,
+ * and where that is too much for all threads together, those ends narrow as well.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
- * classes of a thread together have a bound, and all threads HAKMEM_RETAIN_MB, floors counted in. All
- * functions: the owning thread.
+ * classes of a thread together have a bound, and all threads HAKMEM_RETAIN_MB, floors and what is kept
+ * counted in. All functions: the owning thread.
  */
 #ifndef HAK_HEAP_WIDTH_H
 #define HAK_HEAP_WIDTH_H
@@ -31,9 +32,12 @@ unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);
 
+/* The cache is empty: it keeps nothing from going back. */
+void hak_width_note_empty(struct heap *heap, unsigned class_idx);
+
 /*
  * The full cache is about to spill `blocks` blocks. True if what the program frees in this row looks like the
- * end of something, and the cache should become narrower.
+ * end of something, or keeps too much, and the cache should become narrower.
  */
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
 
@@ -43,7 +47,8 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx);
 /* The plain bound again, as for a heap's next thread. */
 void hak_width_reset(struct heap *heap, unsigned class_idx);
 
-/* In the child of a fork: the only heap that may be wide is this one, or none is (NULL). */
+/* In the child of a fork, where all caches are empty: the only heap that may be wide is this one, or none is
+ * (NULL). */
 HAK_COLD void hak_width_recount(const struct heap *survivor);
 
 /* Looks at a wide class with `count` blocks in its cache. True once it has not swung for some looks. */

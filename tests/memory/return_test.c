@@ -18,14 +18,15 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 
-#define MB          ((size_t)1000 * 1000)
-#define TOTAL_BYTES (100 * MB)
-#define BOUND_BYTES (12 * MB)
-#define THREADS_MAX 8u
-#define STRANGERS   300u
-#define HANDFUL     10u
-#define WITHIN_MS   2000u
-#define POLL_MS     20u
+#define MB           ((size_t)1000 * 1000)
+#define TOTAL_BYTES  (100 * MB)
+#define BOUND_BYTES  (12 * MB)
+#define THREADS_MAX  8u
+#define STRANGERS    300u
+#define HANDFUL      10u
+#define RETAIN_BYTES (64 * MIB) /* HAKMEM_RETAIN_MB, for what has come and gone again and again */
+#define WITHIN_MS    2000u
+#define POLL_MS      20u
 
 /*
  * Beside what live blocks force: 1 MiB of free memory that may always stay, for slabs and for large blocks
@@ -52,6 +53,7 @@ struct scenario {
     unsigned threads;
     enum freeing freeing;
     enum resting resting;
+    unsigned swings;     /* times that all of it comes and goes before */
     unsigned keep_every; /* 0: nothing stays live */
     bool is_in_order;
     bool is_kept; /* M_TRIM_THRESHOLD -1: nothing goes back, until malloc_trim(0) after the last free */
@@ -101,6 +103,9 @@ static const struct scenario scenarios[] = {
     {DEFAULTS, .name = "4000 sizes", .block_bytes = 2008, .most_bytes = 4000},
     {DEFAULTS, .name = "1000 sizes, eight threads sleep", .block_bytes = 516, .most_bytes = 1016,
      .threads = 8, .bound_bytes = 3 * BOUND_BYTES},
+    {DEFAULTS, .name = "200 sizes for the fifth time, eight threads sleep", .block_bytes = 108,
+     .most_bytes = 200, .total_bytes = 400 * MB, .threads = 8, .swings = 4,
+     .bound_bytes = RETAIN_BYTES + 4 * BOUND_BYTES},
     {DEFAULTS, .name = "malloc_trim", .is_kept = true},
     {DEFAULTS, .name = "malloc_trim, eight threads sleep", .is_kept = true, .threads = 8},
     {DEFAULTS, .name = "malloc_trim, 1 % stays live, eight threads sleep", .is_kept = true, .threads = 8,
@@ -171,6 +176,10 @@ static void rest(enum resting resting) {
 static void *run_share(void *context) {
     struct share *share = context;
     const struct scenario *scenario = share->scenario;
+    for (unsigned i = 0; i < scenario->swings; i++) {
+        fill_share(share);
+        free_share(share);
+    }
     fill_share(share);
     pthread_barrier_wait(&filled);
     pthread_barrier_wait(&measured);

@@ -1,7 +1,8 @@
 /*
  * ending_test.c - a cache narrows while the program frees what it may never need again, since each block in
  * it pins an OS page: spills in a row through twice the capacity, unless the last such end was less than a
- * second ago. Time is simulated. Each test has classes of its own, so that it meets them cold.
+ * second ago and all caches together may keep that much. Time is simulated. Each test has classes of its own,
+ * so that it meets them cold.
  *
  * suite: limit 60 s
  */
@@ -13,15 +14,20 @@
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
+#include "slab/retention.h"
 #include "support/blocks.h"
 #include "support/clock.h"
 #include "support/target.h"
 #include "support/test.h"
+#include <malloc.h>
 
+#define CLASS_OF_256  11u
+#define CLASS_OF_320  12u
 #define CLASS_OF_384  13u
 #define CLASS_OF_448  14u
 #define CLASS_OF_512  15u
 #define CLASS_OF_640  16u
+#define CLASS_OF_768  17u
 #define CLASS_OF_896  18u
 #define CLASS_OF_4096 27u
 #define PLAIN_BYTES   (128 * KIB)
@@ -140,6 +146,62 @@ static void a_refill_between_spills_is_no_end(void **state) {
     assert_in_range(capacity(c), before, plain);
 }
 
+static size_t kept(void) {
+    return hak_retention_raised_bytes(HAK_RETAINER_CACHES);
+}
+
+/* Ends once for good, so that further ends come too soon to narrow. Nothing is kept then. */
+static void end_once(unsigned class_idx) {
+    (void)malloc_trim(0);
+    clock_ms += AGAIN_MS;
+    take(class_idx, 8 * plain_capacity(class_idx));
+    give(8 * plain_capacity(class_idx));
+}
+
+static void what_stays_is_counted_until_it_is_used(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_768, plain = plain_capacity(c);
+    end_once(c);
+    assert_int_equal(kept(), 0); /* narrowed */
+    take(c, 10 * plain);
+    give(10 * plain);
+    assert_true(capacity(c) >= plain);
+    assert_int_equal(kept(), capacity(c) * 4096);
+    take(c, capacity(c) + 1); /* which a refill is needed for */
+    assert_int_equal(kept(), 0);
+    give(capacity(c) + 1);
+    take(c, 10 * plain);
+    give(10 * plain);
+    assert_true(kept() != 0);
+    (void)malloc_trim(0);
+    assert_int_equal(kept(), 0); /* nor is it when all blocks have gone home */
+}
+
+static void what_was_freed_is_all_that_can_be_kept(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_256, plain = plain_capacity(c);
+    end_once(c);
+    take(c, 5 * plain);
+    give(5 * plain);
+    assert_in_range(kept(), 2 * plain * 256, 5 * plain * 256); /* of plain * 4096 */
+}
+
+static void what_all_threads_may_not_keep_is_narrowed_at_once(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_320, plain = plain_capacity(c);
+    end_once(c);
+    size_t left_bytes = hak_retention_raise_max(HAK_RETAINER_CACHES) - kept();
+    hak_retention_note_wider((ptrdiff_t)(left_bytes - (size_t)2 * plain * 320)); /* as if by other threads */
+    take(c, 10 * plain);
+    give(10 * plain);
+    assert_true(is_narrow(c));
+    hak_retention_note_wider(-(ptrdiff_t)(left_bytes - (size_t)2 * plain * 320));
+    assert_int_equal(kept(), 0);
+    take(c, 10 * plain);
+    give(10 * plain);
+    assert_true(capacity(c) >= plain);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
 
 int main(void) {
@@ -150,6 +212,9 @@ int main(void) {
         TEST(what_ends_now_and_then_is_narrowed_each_time),
         TEST(a_wide_class_that_ends_is_narrowed),
         TEST(a_refill_between_spills_is_no_end),
+        TEST(what_stays_is_counted_until_it_is_used),
+        TEST(what_was_freed_is_all_that_can_be_kept),
+        TEST(what_all_threads_may_not_keep_is_narrowed_at_once),
     };
     return cmocka_run_group_tests(tests, keep_all, NULL);
 }
