@@ -54,10 +54,11 @@ HAK_CONTENDED struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
  */
 static __attribute__((section(".bss.hak_first_table"))) _Atomic(struct heap *) heaps[HEAPS_MAX];
 HAK_READ_MOSTLY static _Atomic uint32_t last_id;
-static struct heap *free_heaps; /* under lock */
-static bool is_started;         /* under lock */
-static bool has_exit_key;       /* under lock, const after start */
-static pthread_key_t exit_key;  /* const after start */
+static struct heap *free_heaps;         /* under lock */
+static _Atomic uint32_t attached_count; /* written under lock */
+static bool is_started;                 /* under lock */
+static bool has_exit_key;               /* under lock, const after start */
+static pthread_key_t exit_key;          /* const after start */
 
 /* Counts of heaps that were given back. Under lock. */
 static HAK_TABLE struct front_counts past_counts[HAK_CLASS_COUNT];
@@ -82,13 +83,23 @@ uint32_t hak_heap_last_id(void) {
     return hak_atomic_load_relaxed(&last_id); /* relaxed: a bound for walks; heaps[] is checked for each */
 }
 
-/* Gives a new record its number. False when there are too many. */
+uint32_t hak_heap_attached_count(void) {
+    return hak_atomic_load_relaxed(&attached_count); /* relaxed: a hint */
+}
+
+static void set_attached_locked(struct heap *heap, bool is_attached) {
+    hak_atomic_store_relaxed(&heap->is_attached, is_attached);                   /* relaxed: a statistic */
+    (void)hak_atomic_add_relaxed(&attached_count, is_attached ? 1 : UINT32_MAX); /* relaxed: as above */
+}
+
+/* Gives a new record its number, and marks it attached. False when there are too many. */
 static bool enter_heap(struct heap *heap) {
     hak_lock_acquire(&hak_heaps_lock);
     uint32_t id = hak_atomic_load_relaxed(&last_id) + 1; /* relaxed: written under the lock */
     bool has_room = id < HEAPS_MAX;
     if (has_room) {
         heap->id = heap->homeward.tally.owner = id;
+        set_attached_locked(heap, true);
         hak_atomic_store_release(&heaps[id], heap); /* pairs with the load in hak_heap_by_id() */
         hak_atomic_store_relaxed(&last_id, id);     /* relaxed: see hak_heap_last_id() */
     }
@@ -103,7 +114,7 @@ static struct heap *obtain(void) {
     struct heap *heap = free_heaps;
     if (heap != NULL) {
         free_heaps = heap->next_free;
-        hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
+        set_attached_locked(heap, true);
     }
     hak_lock_release(&hak_heaps_lock);
     if (heap == NULL) {
@@ -116,7 +127,6 @@ static struct heap *obtain(void) {
         heap->homeward.tally.handler = hak_heap_handle_event;
         heap->homeward.tally.context = heap;
         hak_homeward_forget(heap);
-        hak_atomic_store_relaxed(&heap->is_attached, true); /* relaxed: a statistic */
         if (!enter_heap(heap)) {
             hak_meta_free(heap, sizeof *heap);
             return NULL;
@@ -150,7 +160,7 @@ static void fold_counters_locked(struct heap *heap) {
 static void put_back(struct heap *heap) {
     hak_lock_acquire(&hak_heaps_lock);
     fold_counters_locked(heap);
-    hak_atomic_store_relaxed(&heap->is_attached, false); /* relaxed: a statistic */
+    set_attached_locked(heap, false);
     heap->next_free = free_heaps;
     free_heaps = heap;
     hak_lock_release(&hak_heaps_lock);

@@ -139,6 +139,9 @@ struct heap *hak_heap_by_id(uint32_t id);
 /* Highest number of a heap so far. */
 uint32_t hak_heap_last_id(void);
 
+/* Heaps that some thread has, now. Any thread. */
+uint32_t hak_heap_attached_count(void);
+
 /*
  * Returns everything that the heap holds, caches and warm slabs, so that any thread can use it. Its arrays
  * stay if keep_arrays. The owner calls, or the child of a fork for a dead owner's heap is not supported here:

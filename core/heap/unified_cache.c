@@ -14,8 +14,6 @@
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
 #define MARKS          2u
 #define CAPACITY_FIRST 30u
-#define CAPACITY_LEAST 6u
-#define LEAST_BYTES    16384u /* of blocks: so many do not have to be narrowed */
 #define PREWARM_MAX    2046u  /* whatever is asked for */
 #define HEAT_TO_ARRAY  32u    /* operations on a cold class before it may cache */
 #define ROW_TO_GROW    16u    /* refills in a row, without a spill, that make a cache grow too */
@@ -89,21 +87,12 @@ static bool grow(struct heap *heap, unsigned class_idx) {
     return capacity > state->capacity_blocks && resize(heap, class_idx, capacity);
 }
 
-/* No cache is narrowed further: the first capacity, or fewer of blocks that are large. */
-static unsigned least_capacity(unsigned class_idx) {
-    unsigned capacity = CAPACITY_FIRST;
-    while (capacity > CAPACITY_LEAST && capacity * hak_class_block_bytes[class_idx] > LEAST_BYTES) {
-        capacity = (capacity - MARKS) / 2;
-    }
-    return capacity;
-}
-
 /* The capacity one step down: half down to the least one, and within the bound. */
 static unsigned lower_capacity(const struct heap *heap, unsigned class_idx) {
     unsigned capacity = heap->classes[class_idx].capacity_blocks;
     unsigned bound = hak_width_capacity(heap, class_idx);
     unsigned half = (capacity - MARKS) / 2;
-    unsigned lower = half >= least_capacity(class_idx) ? half : capacity;
+    unsigned lower = half >= hak_width_least(class_idx) ? half : capacity;
     return lower < bound ? lower : bound;
 }
 

@@ -18,6 +18,12 @@
 #define FEW_BLOCKS        128u /* where it is fewer: chance alone moves as many to and fro */
 #define CAPACITIES_OF_END 2u   /* spilled in a row */
 #define END_AGAIN_MS      1000u /* what ends again within this time was built up in between, and will be again */
+#define LEAST             30u    /* blocks that a cache is narrowed to, */
+#define LEAST_BYTES       16384u /* or fewer, where they are more than that, */
+#define LEAST_OF_MANY     14u    /* or the threads are many, */
+#define LEAST_OF_LARGE    6u     /* or very many */
+#define MANY_THREADS      16u
+#define VERY_MANY_THREADS 32u
 #define WIDE_FLOORS       4u /* what all classes of a thread may be wider by, in constant parts of the floor */
 
 /* Bytes of blocks that one class may cache in one thread without proof, by profile. */
@@ -37,6 +43,18 @@ unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx) {
     const struct class_width *width = &heap->classes[class_idx].width;
     bool is_proved = width->proofs == PROOFS_TO_DOUBLE;
     return capacity_of(class_idx, width->doublings != 0 ? width->doublings : is_proved);
+}
+
+static unsigned least_of_threads(uint32_t threads) {
+    return threads < MANY_THREADS ? LEAST : threads < VERY_MANY_THREADS ? LEAST_OF_MANY : LEAST_OF_LARGE;
+}
+
+unsigned hak_width_least(unsigned class_idx) {
+    unsigned capacity = least_of_threads(hak_heap_attached_count());
+    while (capacity > LEAST_OF_LARGE && capacity * hak_class_block_bytes[class_idx] > LEAST_BYTES) {
+        capacity = (capacity - 2) / 2;
+    }
+    return capacity;
 }
 
 static size_t wider_bytes(unsigned class_idx, unsigned doublings) {

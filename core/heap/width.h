@@ -12,9 +12,9 @@
  * What does not swing but ends: spills in a row, without a refill, that go through twice the capacity, for
  * the first time in a second. The program then frees what it may never need again, in whatever order, and
  * each block that stays in a cache pins an OS page; so each further spill of the row narrows the cache, down
- * to what it began with, or to fewer of large blocks. A program that builds up again at once pays for one
- * narrowing a second. What its caches then pin after further ends counts as kept until they are empty again,
- * and where that is too much for all threads together, those ends narrow as well.
+ * to what it began with, or to fewer of large blocks or of many threads. A program that builds up again at
+ * once pays for one narrowing a second. What its caches then pin after further ends counts as kept until they
+ * are empty again, and where that is too much for all threads together, those ends narrow as well.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
@@ -28,6 +28,10 @@
 
 /* How many blocks of the class the thread may cache now. */
 unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
+
+/* The capacity that no cache is narrowed further than: fewer of large blocks, and where the process has many
+ * threads. */
+unsigned hak_width_least(unsigned class_idx);
 
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);

@@ -20,21 +20,25 @@
 #include "support/target.h"
 #include "support/test.h"
 #include <malloc.h>
+#include <pthread.h>
 
-#define CLASS_OF_256  11u
-#define CLASS_OF_320  12u
-#define CLASS_OF_384  13u
-#define CLASS_OF_448  14u
-#define CLASS_OF_512  15u
-#define CLASS_OF_640  16u
-#define CLASS_OF_768  17u
-#define CLASS_OF_896  18u
-#define CLASS_OF_4096 27u
-#define PLAIN_BYTES   (128 * KIB)
-#define LEAST         30u /* entries of a cache that has been narrowed, */
-#define LEAST_LARGE   6u  /* and where blocks are large */
-#define AGAIN_MS      1000u
-#define BLOCKS_MAX    8192u
+#define CLASS_OF_192      9u
+#define CLASS_OF_256      11u
+#define CLASS_OF_320      12u
+#define CLASS_OF_384      13u
+#define CLASS_OF_448      14u
+#define CLASS_OF_512      15u
+#define CLASS_OF_640      16u
+#define CLASS_OF_768      17u
+#define CLASS_OF_896      18u
+#define CLASS_OF_4096     27u
+#define PLAIN_BYTES       (128 * KIB)
+#define LEAST             30u /* entries of a cache that has been narrowed, */
+#define LEAST_LARGE       6u  /* and where blocks are large */
+#define MANY_THREADS      16u
+#define VERY_MANY_THREADS 32u
+#define AGAIN_MS          1000u
+#define BLOCKS_MAX        8192u
 
 static void *blocks[BLOCKS_MAX];
 
@@ -146,6 +150,44 @@ static void a_refill_between_spills_is_no_end(void **state) {
     assert_in_range(capacity(c), before, plain);
 }
 
+static pthread_barrier_t all_there, over;
+
+static void *be_there(void *unused) {
+    (void)hak_heap_attach();
+    pthread_barrier_wait(&all_there);
+    pthread_barrier_wait(&over);
+    return unused;
+}
+
+/* What an end narrows a cache to while so many threads, this one with them, have heaps. */
+static unsigned narrowed_with_threads(unsigned count) {
+    const unsigned c = CLASS_OF_192, blocks_of_end = 8 * plain_capacity(c);
+    pthread_t threads[VERY_MANY_THREADS];
+    CHECK(pthread_barrier_init(&all_there, NULL, count) == 0);
+    CHECK(pthread_barrier_init(&over, NULL, count) == 0);
+    for (unsigned i = 1; i < count; i++) {
+        CHECK(pthread_create(&threads[i], NULL, be_there, NULL) == 0);
+    }
+    pthread_barrier_wait(&all_there);
+    clock_ms += AGAIN_MS;
+    take(c, blocks_of_end);
+    give(blocks_of_end);
+    unsigned narrowed = capacity(c);
+    pthread_barrier_wait(&over);
+    for (unsigned i = 1; i < count; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    return narrowed;
+}
+
+static void of_many_threads_fewer_stay(void **state) {
+    (void)state;
+    assert_in_range(narrowed_with_threads(MANY_THREADS - 1), LEAST, 2 * LEAST);
+    assert_in_range(narrowed_with_threads(MANY_THREADS), LEAST / 2 - 1, LEAST - 1);
+    assert_in_range(narrowed_with_threads(VERY_MANY_THREADS), LEAST_LARGE, 2 * LEAST_LARGE);
+    assert_in_range(narrowed_with_threads(1), LEAST, 2 * LEAST); /* the others are gone */
+}
+
 static size_t kept(void) {
     return hak_retention_raised_bytes(HAK_RETAINER_CACHES);
 }
@@ -212,6 +254,7 @@ int main(void) {
         TEST(what_ends_now_and_then_is_narrowed_each_time),
         TEST(a_wide_class_that_ends_is_narrowed),
         TEST(a_refill_between_spills_is_no_end),
+        TEST(of_many_threads_fewer_stay),
         TEST(what_stays_is_counted_until_it_is_used),
         TEST(what_was_freed_is_all_that_can_be_kept),
         TEST(what_all_threads_may_not_keep_is_narrowed_at_once),
