@@ -152,6 +152,11 @@ static bool is_far(const struct class_state *state, unsigned spilled) {
     return spilled >= CAPACITIES_OF_END * state->capacity_blocks;
 }
 
+/* Whether a further power of two lies between the two. */
+static bool has_doubled(unsigned before, unsigned sum) {
+    return hak_log2(before) != hak_log2(sum);
+}
+
 /* Of spills in a row that have come that far: whether they are the first ones for long. */
 static bool begins_end(struct class_width *width) {
     uint32_t now_ms = (uint32_t)hak_os_now_ms();
@@ -190,11 +195,12 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
     const struct class_state *state = &heap->classes[class_idx];
     struct class_width *width = &heap->classes[class_idx].width;
     unsigned before = width->spilled_blocks;
-    unsigned sum = before + blocks;
-    width->spilled_blocks = sum < UINT16_MAX ? (uint16_t)sum : UINT16_MAX;
-    if (!width->is_ending && is_far(state, sum)) {
+    unsigned sum = before + blocks < UINT16_MAX ? before + blocks : UINT16_MAX;
+    width->spilled_blocks = (uint16_t)sum;
+    if (!width->is_ending && is_far(state, sum) && (!is_far(state, before) || has_doubled(before, sum))) {
         bool is_first = !is_far(state, before) && begins_end(width);
-        width->is_ending = is_first || !keeps(width, pinned_kib(state, class_idx, sum));
+        /* Until the next look at this row it may go through as many again. */
+        width->is_ending = is_first || !keeps(width, pinned_kib(state, class_idx, 2 * sum));
     }
     if (width->is_ending) {
         set_kept(width, 0);

@@ -225,23 +225,28 @@ static void what_was_freed_is_all_that_can_be_kept(void **state) {
     end_once(c);
     take(c, 5 * plain);
     give(5 * plain);
-    assert_in_range(kept(), 2 * plain * 256, 5 * plain * 256); /* of plain * 4096 */
+    assert_in_range(kept(), 2 * plain * 256, 10 * plain * 256); /* of plain * 4096; seen at each doubling */
 }
 
+/* Other threads leave room for what the row may keep when it has gone far, not for when it has gone on. */
 static void what_all_threads_may_not_keep_is_narrowed_at_once(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_320, plain = plain_capacity(c);
     end_once(c);
     size_t left_bytes = hak_retention_raise_max(HAK_RETAINER_CACHES) - kept();
-    hak_retention_note_wider((ptrdiff_t)(left_bytes - (size_t)2 * plain * 320)); /* as if by other threads */
+    size_t others_bytes = left_bytes - (size_t)6 * plain * 320;
+    hak_retention_note_wider((ptrdiff_t)others_bytes);
     take(c, 10 * plain);
-    give(10 * plain);
-    assert_true(is_narrow(c));
-    hak_retention_note_wider(-(ptrdiff_t)(left_bytes - (size_t)2 * plain * 320));
-    assert_int_equal(kept(), 0);
-    take(c, 10 * plain);
-    give(10 * plain);
+    give(3 * plain + plain / 2);
     assert_true(capacity(c) >= plain);
+    assert_in_range(kept() - others_bytes, 4 * plain * 320, 6 * plain * 320);
+    give(6 * plain + plain / 2);
+    assert_true(is_narrow(c));
+    assert_int_equal(kept(), others_bytes);
+    hak_retention_note_wider(-(ptrdiff_t)others_bytes);
+    take(c, 10 * plain);
+    give(10 * plain);
+    assert_true(capacity(c) > plain / 2);
 }
 
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
