@@ -22,6 +22,7 @@
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
+#include "slab/retention.h"
 #include "slab/slab_word.h"
 #include "slab/thin.h"
 #include <errno.h>
@@ -218,7 +219,8 @@ void hak_heap_abandon_others(struct heap *survivor) {
             abandon(heap);
         }
     }
-    hak_width_recount(survivor);
+    /* The survivor's caches are empty; others may have been cut off between that sum and their own. */
+    hak_retention_note_raised(HAK_RETAINER_CACHES, 0);
 }
 
 static void thread_exit(void *value) {

@@ -62,7 +62,7 @@ static size_t wider_bytes(unsigned class_idx, unsigned doublings) {
     return (size_t)blocks * hak_class_block_bytes[class_idx];
 }
 
-/* By how much the classes of the thread but for one (HAK_CLASS_COUNT: all) are wider. */
+/* By how much the classes of the thread but for one are wider. */
 static size_t others_wider_bytes(const struct heap *heap, unsigned class_idx) {
     size_t bytes = 0;
     for (uint64_t left = heap->wide & ~(UINT64_C(1) << class_idx); left != 0; left &= left - 1) {
@@ -91,16 +91,19 @@ static void set_kept(struct class_width *width, size_t kib) {
     }
 }
 
+/* What all threads together may keep beyond what they do, with the class's own bytes that are counted now. */
+static size_t left_of_all(size_t own_bytes) {
+    size_t most_bytes = hak_retention_raise_max(HAK_RETAINER_CACHES) + own_bytes;
+    return most_bytes - hak_smaller(most_bytes, hak_retention_raised_bytes(HAK_RETAINER_CACHES));
+}
+
 /* By how much the class may be wider: what is left for this thread, and for the process. */
 static size_t wider_max(const struct heap *heap, unsigned class_idx) {
     size_t own_bytes = wider_bytes(class_idx, heap->classes[class_idx].width.doublings);
     size_t of_thread = ((size_t)hak_options.base_floor_kib << 10) * WIDE_FLOORS;
-    size_t of_all = hak_retention_raise_max(HAK_RETAINER_CACHES) + own_bytes;
-    size_t others_of_thread = others_wider_bytes(heap, class_idx);
-    size_t all = hak_retention_raised_bytes(HAK_RETAINER_CACHES);
-    of_thread -= others_of_thread < of_thread ? others_of_thread : of_thread;
-    of_all -= all < of_all ? all : of_all;
-    return of_thread < of_all ? of_thread : of_all;
+    size_t others_bytes = others_wider_bytes(heap, class_idx);
+    of_thread -= hak_smaller(of_thread, others_bytes);
+    return hak_smaller(of_thread, left_of_all(own_bytes));
 }
 
 /* As many doublings as the swings went through, and as there is room for. */
@@ -179,8 +182,7 @@ static size_t pinned_kib(const struct class_state *state, unsigned class_idx, un
 
 /* Whether there is room for that in what all threads together may keep; if so it is taken. */
 static bool keeps(struct class_width *width, size_t kib) {
-    size_t all_bytes = hak_retention_raised_bytes(HAK_RETAINER_CACHES) - ((size_t)width->kept_kib << 10);
-    if (all_bytes + (kib << 10) > hak_retention_raise_max(HAK_RETAINER_CACHES)) {
+    if (kib > left_of_all((size_t)width->kept_kib << 10) >> 10) {
         return false;
     }
     set_kept(width, kib);
@@ -197,10 +199,11 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
     unsigned before = width->spilled_blocks;
     unsigned sum = before + blocks < UINT16_MAX ? before + blocks : UINT16_MAX;
     width->spilled_blocks = (uint16_t)sum;
-    if (!width->is_ending && is_far(state, sum) && (!is_far(state, before) || has_doubled(before, sum))) {
-        bool is_first = !is_far(state, before) && begins_end(width);
+    bool was_far = is_far(state, before);
+    if (!width->is_ending && is_far(state, sum) && (!was_far || has_doubled(before, sum))) {
         /* Until the next look at this row it may go through as many again. */
-        width->is_ending = is_first || !keeps(width, pinned_kib(state, class_idx, 2 * sum));
+        size_t kib = pinned_kib(state, class_idx, 2 * sum);
+        width->is_ending = (!was_far && begins_end(width)) || !keeps(width, kib);
     }
     if (width->is_ending) {
         set_kept(width, 0);
@@ -220,12 +223,6 @@ void hak_width_reset(struct heap *heap, unsigned class_idx) {
     set_doublings(heap, class_idx, 0);
     set_kept(&heap->classes[class_idx].width, 0);
     heap->classes[class_idx].width = (struct class_width){0};
-}
-
-void hak_width_recount(const struct heap *survivor) {
-    /* Others may have been cut off between the process's sum and their own. */
-    size_t bytes = survivor != NULL ? others_wider_bytes(survivor, HAK_CLASS_COUNT) : 0;
-    hak_retention_note_raised(HAK_RETAINER_CACHES, bytes);
 }
 
 bool hak_width_is_idle(struct heap *heap, unsigned class_idx, unsigned count) {

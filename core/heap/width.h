@@ -51,10 +51,6 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx);
 /* The plain bound again, as for a heap's next thread. */
 void hak_width_reset(struct heap *heap, unsigned class_idx);
 
-/* In the child of a fork, where all caches are empty: the only heap that may be wide is this one, or none is
- * (NULL). */
-HAK_COLD void hak_width_recount(const struct heap *survivor);
-
 /* Looks at a wide class with `count` blocks in its cache. True once it has not swung for some looks. */
 bool hak_width_is_idle(struct heap *heap, unsigned class_idx, unsigned count);
 

@@ -19,20 +19,10 @@
 #include "support/clock.h"
 #include "support/target.h"
 #include "support/test.h"
+#include "width_kit.h"
 #include <malloc.h>
 #include <pthread.h>
 
-#define CLASS_OF_192      9u
-#define CLASS_OF_256      11u
-#define CLASS_OF_320      12u
-#define CLASS_OF_384      13u
-#define CLASS_OF_448      14u
-#define CLASS_OF_512      15u
-#define CLASS_OF_640      16u
-#define CLASS_OF_768      17u
-#define CLASS_OF_896      18u
-#define CLASS_OF_4096     27u
-#define PLAIN_BYTES       (128 * KIB)
 #define LEAST             30u /* entries of a cache that has been narrowed, */
 #define LEAST_LARGE       6u  /* and where blocks are large */
 #define MANY_THREADS      16u
@@ -41,14 +31,6 @@
 #define BLOCKS_MAX        8192u
 
 static void *blocks[BLOCKS_MAX];
-
-static unsigned plain_capacity(unsigned class_idx) {
-    return (unsigned)(PLAIN_BYTES / hak_class_block_bytes[class_idx]);
-}
-
-static unsigned capacity(unsigned class_idx) {
-    return hak_heap_attach()->classes[class_idx].capacity_blocks;
-}
 
 /* Free memory beyond the floors would narrow caches too. */
 static int keep_all(void **state) {

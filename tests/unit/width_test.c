@@ -19,43 +19,19 @@
 #include "support/rng.h"
 #include "support/target.h"
 #include "support/test.h"
+#include "width_kit.h"
 
 #include <malloc.h>
 #include <pthread.h>
 
-#define CLASS_OF_64   3u /* a cache has 2046 blocks at most */
-#define CLASS_OF_384  13u
-#define CLASS_OF_448  14u
-#define CLASS_OF_512  15u
-#define CLASS_OF_640  16u
-#define CLASS_OF_768  17u
-#define CLASS_OF_896  18u
-#define CLASS_OF_1024 19u /* a cache has 128 KiB of them at most */
-#define CLASS_OF_1280 20u
-#define CLASS_OF_1536 21u /* from here on for the test of what all may have */
-#define WIDE_CLASSES  10u
-
-#define PLAIN_BYTES (128 * KIB)
-#define ALL_WIDER   (4 * MIB) /* than plain, all classes of a thread */
-#define SWINGS      20u       /* more than it takes */
-#define PROOFS      6u
-#define LOOKS       8u
-#define BLOCKS_MAX  8192u
+#define WIDE_CLASSES 10u       /* from that of 1536 bytes on: for the test of what all may have */
+#define ALL_WIDER    (4 * MIB) /* than plain, all classes of a thread */
+#define SWINGS       20u       /* more than it takes */
+#define PROOFS       6u
+#define LOOKS        8u
+#define BLOCKS_MAX   8192u
 
 static void *blocks[BLOCKS_MAX];
-
-/* After so many doublings of the bound. */
-static unsigned wide_capacity(unsigned class_idx, unsigned doublings) {
-    return (unsigned)((PLAIN_BYTES << doublings) / hak_class_block_bytes[class_idx]);
-}
-
-static unsigned plain_capacity(unsigned class_idx) {
-    return wide_capacity(class_idx, 0);
-}
-
-static unsigned capacity(unsigned class_idx) {
-    return hak_heap_attach()->classes[class_idx].capacity_blocks;
-}
 
 static void swing(unsigned class_idx, unsigned count) {
     CHECK(count <= BLOCKS_MAX);
