@@ -17,7 +17,9 @@ endif
 ifeq ($(origin CXX),default)
 CXX := g++
 endif
-AR                    ?= ar
+# The compiler's own, so that CC and CXX are all that a build for another machine needs. $(call tool_of_cc,NAME,PROGRAM)
+tool_of_cc = $(if $(filter default undefined,$(origin $1)),$(eval $1 := $(shell $(CC) -print-prog-name=$2)))
+$(call tool_of_cc,AR,ar)$(call tool_of_cc,LD,ld)$(call tool_of_cc,OBJCOPY,objcopy)
 PREFIX                ?= /usr/local
 LIBDIR                ?= $(PREFIX)/lib
 INCLUDEDIR            ?= $(PREFIX)/include
@@ -78,7 +80,6 @@ FAR_SOURCES := $(wildcard core/check/*.c) $(addprefix core/,heap/checked.c heap/
                  process/background.c slab/chance.c base/chacha.c)
 FAR_FLAGS := -Os -fno-omit-frame-pointer
 FAR_FLAGS_release := -fno-lto $(if $(IS_CLANG),,-fno-reorder-functions)
-OBJCOPY ?= objcopy
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
 SO_LAYOUT := core/layout.ld

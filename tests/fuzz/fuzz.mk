@@ -42,7 +42,7 @@ define fuzz_guest
 $(call say,OBJCOPY,$@)
 $(Q){ nm -g --defined-only $1 | awk '$$3 !~ /^(hak_|__llvm_|__covrec_)|[.]/ { print $$3, "own_" $$3 }'; \
     for call in $(FUZZ_KERNEL_CALLS); do echo "$$call kernel_$$call"; done; } > $@.names
-$(Q)objcopy --remove-section='.gnu.lto*' --redefine-syms=$@.names $1 $@
+$(Q)$(OBJCOPY) --remove-section='.gnu.lto*' --redefine-syms=$@.names $1 $@
 endef
 
 fuzz_flags = -std=gnu17 -D_GNU_SOURCE $(filter-out -O1,$(TEST_FLAGS)) -O2 -DHAKMEM_BUILD_RELEASE=$(if $(filter release,$1),1,0)

@@ -73,6 +73,8 @@ static void stop_at(uintptr_t address) {
 }
 
 #if defined(__x86_64__)
+#define HAS_TRAP_FLAG 1
+
 static uintptr_t address_in(const void *context) {
     return (uintptr_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
 }
@@ -93,6 +95,8 @@ static void set_trap_flag(bool is_on) {
     }
 }
 #else
+#define HAS_TRAP_FLAG 0
+
 static uintptr_t address_in(const void *context) {
     (void)context;
     return 0;
@@ -135,10 +139,8 @@ static void *run_between(void *unused) {
 }
 
 bool single_step_is_possible(void) {
-#if defined(__x86_64__)
     (void)dl_iterate_phdr(find_library, NULL);
-#endif
-    return code_begin != 0;
+    return HAS_TRAP_FLAG && code_begin != 0;
 }
 
 void single_step_start(void (*between)(void)) {

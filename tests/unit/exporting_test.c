@@ -15,6 +15,8 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <stdlib.h>
+
 #define BLOCK_BYTES 512u
 #define BLOCKS      100u /* of a turn: less than a slab has */
 #define TURNS       60u  /* more than make a class export */

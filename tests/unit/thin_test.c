@@ -15,6 +15,7 @@
 #include "support/target.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #define CACHED_MAX 1024u /* blocks that caches hold, which count as used */
 
