@@ -1,5 +1,5 @@
 /*
- * os.h - the contract with the kernel. os_linux.c is the only file of hakmem that makes system calls.
+ * os.h - the contract with the kernel. os_linux.c and memory_linux.c alone make system calls.
  *
  * Every `int` function returns 0 or an errno value and leaves errno itself alone. Addresses and sizes are
  * multiples of the OS page. No lock of hakmem may be held by the caller of a function marked "slow".

@@ -9,6 +9,7 @@
 
 #include "heap/heap.h"
 #include "meta/classes.h"
+#include "os/os.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
@@ -60,6 +61,15 @@ static int nothing_is_left(void **state) {
     check_heap();
     hak_superslab_pool.ragged = (struct ragged){.waiting = waiting()};
     return 0;
+}
+
+/* The first purge of a process makes a call of its own, to try it. */
+static int purge_for_the_first_time(void **state) {
+    (void)state;
+    void *page;
+    CHECK(hak_os_map(NULL, hak_os_page_bytes(), &page) == 0);
+    CHECK(hak_os_purge(page, hak_os_page_bytes()) == 0);
+    return hak_os_unmap(page, hak_os_page_bytes());
 }
 
 static int begin(void **state) {
@@ -208,5 +218,5 @@ int main(void) {
         cmocka_unit_test_setup_teardown(where_pages_are_missed_turns_are_skipped, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_child_starts_without_ragged_slabs, begin, nothing_is_left),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, purge_for_the_first_time, NULL);
 }
