@@ -194,7 +194,7 @@ static HAK_COLD uint8_t try_old_pages(void *page) {
     int error = remap(page, hak_os_page_bytes(), hak_os_page_bytes(), MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL,
                       &moved);
     if (error != 0) {
-        return error == EINVAL ? HOLDS : UNTRIED;
+        return error == ENOMEM || error == EAGAIN ? UNTRIED : HOLDS; /* the latter two pass */
     }
     account_mapped((int64_t)hak_os_page_bytes());
     uint8_t state = try_purge(page);

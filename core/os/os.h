@@ -66,8 +66,8 @@ int hak_os_forbid(void *address, size_t bytes);
 
 /*
  * Slow. Guard markers on pages of a mapping: their memory goes back, a touch is a SIGSEGV, and the mapping
- * stays one. EINVAL where the kernel (before 6.13) has none, or the pages are locked. And the way back: the
- * pages read as zeros again, those without a marker stay as they are.
+ * stays one. EINVAL where the kernel (before 6.13) or its emulator has none, or the pages are locked. And the
+ * way back: the pages read as zeros again, those without a marker stay as they are.
  */
 int hak_os_guard(void *address, size_t bytes);
 int hak_os_unguard(void *address, size_t bytes);
@@ -99,7 +99,7 @@ int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes)
 
 /*
  * Slow. The same for part of a mapping and without a change of length; the old range stays mapped and reads
- * as zeros. EINVAL where the kernel (before 5.7) cannot.
+ * as zeros. EINVAL where the kernel (before 5.7) cannot, or an emulator of it does so by halves.
  */
 int hak_os_move_pages(void *address, size_t bytes, void *target);
 
@@ -108,7 +108,7 @@ int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes);
 
 /*
  * Slow. Moves the pages of part of a mapping to a new mapping of the kernel's choice (page aligned only); the
- * old range stays mapped and reads as zeros. EINVAL where the kernel (before 5.7) cannot.
+ * old range stays mapped and reads as zeros. EINVAL as above.
  */
 int hak_os_detach(void *address, size_t bytes, void **out);
 
