@@ -3,7 +3,7 @@
  *
  * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
  * within the floor: a MiB, less in a small container, plus a fraction of what is live. The floor rises
- * by the size of a cycle that has been proved: three times running, at least a third of what was given back
+ * by the size of a cycle that has been proved: twice running, at least a third of what was given back
  * was fetched again within a second. What lay free at once stays then, or, where it went back bit by bit, as
  * much more as was fetched. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most; beyond
  * that, in a heap whose size goes up and down about a level, by half of what is live at most, and by no more

@@ -213,6 +213,26 @@ static void the_floor_rises_by_64_mib_and_no_further(void **state) {
     check_sound();
 }
 
+/* The second time that it is missed proves the cycle. */
+static void what_is_wanted_again_twice_stays(void **state) {
+    (void)state;
+    hak_retention_note_raised(HAK_RETAINER_SLABS, 0); /* what extents of earlier tests have proved there */
+    clock_ahead_ms += 3000;                           /* what others gave back last is not missed now */
+    for (unsigned i = 0; i < 4; i++) {
+        char *p = must_alloc(20 * MIB);
+        use(p, 20 * MIB);
+        release(p);
+        pay_debts();
+        size_t dirty_bytes = hak_large_count().dirty_bytes;
+        if (i < 2) {
+            assert_in_range(dirty_bytes, 0, hak_large_policy.floor_bytes);
+        } else {
+            assert_in_range(dirty_bytes, 20 * MIB, 20 * MIB + hak_large_policy.floor_bytes);
+        }
+    }
+    check_sound();
+}
+
 static void without_proof_only_the_floor_stays(void **state) {
     (void)state;
     for (unsigned i = 0; i < 12; i++) {
@@ -1006,6 +1026,7 @@ int main(void) {
         TEST(the_threshold_decides_the_kind),
         TEST(steady_blocks_of_5_to_25_mib_make_no_call_and_no_fault),
         TEST(the_floor_rises_by_64_mib_and_no_further),
+        TEST(what_is_wanted_again_twice_stays),
         TEST(without_proof_only_the_floor_stays),
         TEST(the_raised_floor_falls_with_time),
         TEST(a_gibibyte_goes_back_with_the_free),
