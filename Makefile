@@ -18,7 +18,7 @@ ifeq ($(origin CXX),default)
 CXX := g++
 endif
 # The compiler's own, so that CC and CXX are all that a build for another machine needs. $(call tool_of_cc,NAME,PROGRAM)
-tool_of_cc = $(if $(filter default undefined,$(origin $1)),$(eval $1 := $(shell $(CC) -print-prog-name=$2)))
+tool_of_cc = $(if $(filter default undefined,$(origin $1)),$(eval $1 := $(or $(shell $(CC) -print-prog-name=$2),$2)))
 $(call tool_of_cc,AR,ar)$(call tool_of_cc,LD,ld)$(call tool_of_cc,OBJCOPY,objcopy)
 PREFIX                ?= /usr/local
 LIBDIR                ?= $(PREFIX)/lib
