@@ -143,7 +143,8 @@ static int advise(void *address, size_t bytes, int advice) {
     return hak_errno_result(madvise(address, bytes, advice) != 0, saved);
 }
 
-static int remap(void *address, size_t old_bytes, size_t new_bytes, int flags, void *target, void **out) {
+static int call_mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, void *target,
+                       void **out) {
     int saved = errno;
     void *moved = mremap(address, old_bytes, new_bytes, flags, target);
     int error = hak_errno_result(moved == MAP_FAILED, saved);
@@ -191,10 +192,10 @@ static HAK_COLD uint8_t try_purge(void *page) {
 
 static HAK_COLD uint8_t try_old_pages(void *page) {
     void *moved;
-    int error = remap(page, hak_os_page_bytes(), hak_os_page_bytes(), MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL,
-                      &moved);
+    int error = call_mremap(page, hak_os_page_bytes(), hak_os_page_bytes(), MREMAP_MAYMOVE | MREMAP_DONTUNMAP,
+                            NULL, &moved);
     if (error != 0) {
-        return error == ENOMEM || error == EAGAIN ? UNTRIED : HOLDS; /* the latter two pass */
+        return error == ENOMEM || error == EAGAIN ? UNTRIED : HOLDS; /* these two may pass */
     }
     account_mapped((int64_t)hak_os_page_bytes());
     uint8_t state = try_purge(page);
@@ -241,6 +242,14 @@ int hak_os_populate(void *address, size_t bytes) {
     return advise(address, bytes, MADV_POPULATE_WRITE);
 }
 
+/* EINVAL also for a flag that the kernel takes and its emulator does not carry out. */
+static int remap(void *address, size_t old_bytes, size_t new_bytes, int flags, void *target, void **out) {
+    if ((flags & MREMAP_DONTUNMAP) != 0 && !holds(&old_pages_stay, try_old_pages)) {
+        return EINVAL;
+    }
+    return call_mremap(address, old_bytes, new_bytes, flags, target, out);
+}
+
 /*
  * MREMAP_FIXED unmaps the target before its last checks: after a failure but EINVAL another thread may have
  * it. What the process has more of afterwards is asked of its limits first, when a refusal leaves the target
@@ -252,7 +261,7 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
     size_t more_bytes = new_bytes > freed_bytes ? new_bytes - freed_bytes : 0;
     void *moved;
     int error = more_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - more_bytes, more_bytes);
-    if (error == 0 && (!old_stays || holds(&old_pages_stay, try_old_pages))) {
+    if (error == 0) {
         error = remap(from, old_bytes, new_bytes, flags, target, &moved);
         if (error != EINVAL) { /* the target was accounted for when it was reserved */
             account_mapped(-(int64_t)(error == 0 ? freed_bytes : new_bytes));
@@ -260,7 +269,7 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
         }
     }
     (void)hak_os_unmap(target, new_bytes);
-    return error != 0 ? error : EINVAL;
+    return error;
 }
 
 int hak_os_move(void *address, size_t old_bytes, void *target, size_t new_bytes) {
@@ -281,9 +290,6 @@ int hak_os_resize(void *address, size_t old_bytes, size_t new_bytes) {
 }
 
 int hak_os_detach(void *address, size_t bytes, void **out) {
-    if (!holds(&old_pages_stay, try_old_pages)) {
-        return EINVAL;
-    }
     int error = remap(address, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL, out);
     if (error == 0) {
         account_mapped((int64_t)bytes);
