@@ -14,7 +14,7 @@ done
 
 tree=$TMPDIR/tree
 copy_sources "$tree"
-tar -C "$TEST_ROOT" --exclude=bench/out -cf - tests bench | tar -C "$tree" -xf -
+copy_tests "$tree"
 cd "$tree" || exit 1
 programs=(larson prodcons random_mixed realloc_grow calloc_large thread_churn)
 replays=(operations pointers)

@@ -33,7 +33,7 @@ if have clang; then
     builds 'clang' CC=clang all debug
     expect 'clang runs' preloads libhakmem.so
     expect 'clang, debug, runs' preloads libhakmem-debug.so
-    tar -C "$TEST_ROOT" --exclude=bench/out -cf - tests bench | tar -C "$tree" -xf -
+    copy_tests "$tree"
     builds 'clang, the test programs, with sanitizers too' -j2 CC=clang CXX=clang++ test-programs
 else
     skip clang 'not installed'

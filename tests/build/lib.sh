@@ -57,3 +57,8 @@ copy_sources() {
     cp -r "$TEST_ROOT/include" "$1/"
     cp -r "$TEST_ROOT"/core/*/ "$TEST_ROOT/core/layout.ld" "$1/core/"
 }
+
+# copy_tests DIRECTORY: beside the sources, what the tests and benchmarks are built from.
+copy_tests() {
+    tar -C "$TEST_ROOT" --exclude=bench/out -cf - tests bench | tar -C "$1" -xf -
+}

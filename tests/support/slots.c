@@ -15,7 +15,7 @@
 static void stamp(struct slot *slot, size_t bytes, uint64_t seed) {
     slot->bytes = bytes;
     slot->seed = seed;
-    slot->is_sparse = bytes > SPARSE_ABOVE_BYTES;
+    slot->is_sparse = bytes > SPARSE_ABOVE_BYTES && !slot->is_dense;
     if (slot->is_sparse) {
         pattern_mark(slot->block, bytes, seed);
     } else {

@@ -19,6 +19,7 @@ struct slot {
     size_t bytes;         /* asked for */
     uint64_t seed;        /* of the pattern */
     bool is_sparse;       /* pattern_mark, not pattern_fill */
+    bool is_dense;        /* set by the owner: never sparse, however large the block */
 };
 
 /* Size range and mix of one load. The parts per 256 that are not named here are plain malloc. */

@@ -5,11 +5,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "hakmem.h"
 #include "os/os.h"
 #include "support/child.h"
 #include "support/pattern.h"
 #include "support/rng.h"
+#include "support/slots.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -139,45 +139,27 @@ static void old_pages_are_not_left_and_guards_are_refused(void **state) {
 
 #define SLOTS 64u
 
-/* Blocks of all sizes up to the bound are replaced, and half of those that are resized grow. */
-static void replace_blocks(size_t bytes_max, unsigned rounds) {
-    static struct {
-        char *block;
-        size_t bytes;
-    } slots[SLOTS];
-    struct rng rng = rng_seeded(bytes_max);
+static void replace_blocks(size_t low_bytes, size_t high_bytes, unsigned rounds) {
+    static struct slot slots[SLOTS];
+    const struct load load = {.low_bytes = low_bytes, .high_bytes = high_bytes, .calloc_parts = 128};
+    struct rng rng = rng_seeded(high_bytes);
     for (unsigned i = 0; i < rounds; i++) {
-        unsigned pick = (unsigned)rng_below(&rng, SLOTS);
-        size_t bytes = 1 + rng_below(&rng, bytes_max);
-        bool is_zero = rng_below(&rng, 2) == 0;
-        hak_free(slots[pick].block);
-        char *block = is_zero ? hak_calloc(1, bytes) : hak_malloc(bytes);
-        CHECK(block != NULL && (!is_zero || bytes_are(block, bytes, 0)));
-        pattern_fill(block, bytes, pick);
-        if (rng_below(&rng, 4) == 0) {
-            size_t new_bytes = 1 + rng_below(&rng, bytes_max);
-            block = hak_realloc(block, new_bytes);
-            CHECK(block != NULL && pattern_holds(block, bytes < new_bytes ? bytes : new_bytes, pick));
-            bytes = new_bytes;
-            pattern_fill(block, bytes, pick);
-        }
-        slots[pick].block = block;
-        slots[pick].bytes = bytes;
+        struct slot *slot = &slots[rng_below(&rng, SLOTS)];
+        slot_clear(slot);
+        slot->is_dense = true;
+        CHECK(slot_fill(slot, &load, &rng));
+        CHECK(rng_below(&rng, 4) != 0 || slot_resize(slot, &load, &rng));
     }
-    for (unsigned i = 0; i < SLOTS; i++) {
-        CHECK(slots[i].block == NULL || pattern_holds(slots[i].block, slots[i].bytes, i));
-        hak_free(slots[i].block);
-        slots[i].block = NULL;
-    }
+    slots_clear(slots, SLOTS);
     check_heap();
 }
 
 static int calloc_is_zero_in_child(void *unused) {
     (void)unused;
-    replace_blocks(1000, 3000);
-    replace_blocks(30 * KIB, 3000);
-    replace_blocks(1 * MIB, 1500);
-    replace_blocks(4 * MIB, 400);
+    replace_blocks(1, 1000, 3000);
+    replace_blocks(1000, 30 * KIB, 3000);
+    replace_blocks(30 * KIB, 1 * MIB, 1500);
+    replace_blocks(1 * MIB, 4 * MIB, 400);
     return 0;
 }
 
