@@ -1,13 +1,16 @@
 // Fake allocators for the runner's tests: libc's malloc with one known property added.
 //
-// Does, by macro: FAKE_SPIN=n: every malloc takes n dependent steps more, so that two of these differ by a
-// known factor; FAKE_CRASH_AFTER=n: abort() in the n-th malloc; FAKE_HANG_AFTER=n: the n-th never returns;
+// Does, by macro: FAKE_NS=n: the clocks of the process show n ns for every malloc, give or take 1 % from
+// process to process, and nothing else, so that two of these differ by a known factor on the busiest machine;
+// FAKE_CRASH_AFTER=n: abort() in the n-th malloc; FAKE_HANG_AFTER=n: the n-th never returns;
 // FAKE_NULL_AFTER=n: NULL from the n-th on; FAKE_TWICE=n: every n-th malloc hands out the block before it
 // again. Does not: serve for anything but these tests.
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 extern void *__libc_malloc(size_t bytes);
@@ -15,8 +18,8 @@ extern void __libc_free(void *block);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *block, size_t bytes);
 
-#ifndef FAKE_SPIN
-#define FAKE_SPIN 0
+#ifndef FAKE_NS
+#define FAKE_NS 0
 #endif
 #ifndef FAKE_CRASH_AFTER
 #define FAKE_CRASH_AFTER 0
@@ -34,13 +37,19 @@ extern void *__libc_realloc(void *block, size_t bytes);
 static atomic_ulong calls;
 static _Atomic(void *) before;
 
-static void spin(void) {
-    unsigned long x = 1;
-    for (unsigned long left = FAKE_SPIN; left > 0; left--) {
-        __asm__ volatile("" : "+r"(x)); // one dependent step, not to be folded
-        x += x >> 1;
-    }
+#if FAKE_NS
+// From 0.99 to 1.01, the process's own.
+static double noise(void) {
+    return 0.99 + 0.02 * (double)((uint32_t)getpid() * UINT32_C(2654435761)) / UINT32_MAX;
 }
+
+int clock_gettime(clockid_t clock, struct timespec *t) {
+    (void)clock;
+    uint64_t ns = (uint64_t)((double)atomic_load(&calls) * FAKE_NS * noise());
+    *t = (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    return 0;
+}
+#endif
 
 static bool is_reached(unsigned long call, unsigned long at) {
     return at != 0 && call >= at;
@@ -48,7 +57,6 @@ static bool is_reached(unsigned long call, unsigned long at) {
 
 void *malloc(size_t bytes) {
     unsigned long call = atomic_fetch_add(&calls, 1) + 1;
-    spin();
     if (is_reached(call, FAKE_CRASH_AFTER)) {
         abort();
     }

@@ -24,7 +24,7 @@ def compiled(name: str, source: str, *flags: str) -> str:
 
 class Commands(unittest.TestCase):
     def compare(self, *command: str, options=(), **more) -> tuple:
-        fake = support.fake_allocator("slow200", "FAKE_SPIN=200")
+        fake = support.fake_allocator("slow200", "FAKE_NS=200")
         run = support.compare(
             *FEW, f"--alloc=fake={fake}", "--only", "glibc,fake", *options, command=command, **more
         )
@@ -87,7 +87,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(failures, {})
 
     def test_a_program_linked_with_an_allocator_of_its_own_is_compared_with_libc_too(self):
-        own = support.fake_allocator("own", "FAKE_SPIN=1")
+        own = support.fake_allocator("own")
         source = "#include <stdlib.h>\nint main(void) { return malloc(10) == NULL; }\n"
         _, failures = self.compare(compiled("linked", source, "-x", "none", own))
         self.assertEqual(failures, {})
@@ -103,7 +103,7 @@ class RealPrograms(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("sqlite3") and shutil.which("jq"), "sqlite3 or jq is not installed")
     def test_each_program_is_a_row_with_time_and_memory(self):
-        fake = support.fake_allocator("slow200", "FAKE_SPIN=200")
+        fake = support.fake_allocator("slow200", "FAKE_NS=200")
         run = support.compare(
             *self.ROWS, "--rows", "sqlite3,jq", f"--alloc=fake={fake}", "--only", "glibc,fake"
         )
@@ -161,7 +161,7 @@ class Instructions(unittest.TestCase):
 
 class Commits(unittest.TestCase):
     def repository(self) -> str:
-        """Three commits that each build a libhakmem.so: 300 steps a malloc, the same again, 450 steps."""
+        """Three commits that each build a libhakmem.so: 300 ns a malloc, the same again, 450 ns."""
         top = support.folder("repository")
 
         def git(*arguments: str) -> None:
@@ -173,10 +173,10 @@ class Commits(unittest.TestCase):
 
         git("init", "-q")
         shutil.copy(os.path.join(support.TESTS, "fake_alloc.c"), top)
-        for number, steps in enumerate((300, 300, 450)):
+        for number, ns in enumerate((300, 300, 450)):
             with open(os.path.join(top, "Makefile"), "w", encoding="utf-8") as file:
                 file.write(
-                    f"# {number}\nlibhakmem.so: fake_alloc.c\n\t$(CC) -D_GNU_SOURCE -DFAKE_SPIN={steps} "
+                    f"# {number}\nlibhakmem.so: fake_alloc.c\n\t$(CC) -D_GNU_SOURCE -DFAKE_NS={ns} "
                     "-O2 -fno-builtin-malloc -shared -fPIC -o $@ $<\n"
                 )
             git("add", "Makefile", "fake_alloc.c")
