@@ -111,6 +111,9 @@ static void rebuild_slab(struct slab *slab, uint32_t own_id) {
         word = hak_slab_word_with_owner(word, HAK_OWNER_NOBODY);
     }
     word = hak_slab_word_with_count(hak_slab_word_with_place(word, HAK_PLACE_NOWHERE), recount(slab));
+    if (slab->carved_blocks < slab->capacity_blocks) {
+        (void)hak_atomic_add_relaxed(&hak_slab_begun_units, slab->units); /* relaxed: nobody else is there */
+    }
     word &= ~HAK_THIN; /* hak_superslab_rebuild() forgets them */
     hak_ragged_reset(slab);
     hak_atomic_store_relaxed(&slab->word, word | HAK_LEASED); /* relaxed: released by what follows */
@@ -126,6 +129,7 @@ static void rebuild_slab(struct slab *slab, uint32_t own_id) {
 static void rebuild(void) {
     struct slab *slab;
     uint32_t own_id = hak_tls.heap != NULL ? hak_tls.heap->id : HAK_OWNER_NOBODY;
+    hak_atomic_store_relaxed(&hak_slab_begun_units, (size_t)0); /* relaxed: nobody else is there */
     for (size_t i = 0; (slab = hak_slab_at(i)) != NULL; i++) {
         rebuild_slab(slab, own_id);
     }

@@ -173,7 +173,9 @@ static void carve(struct sweep *sweep) {
     unsigned count = room_of(sweep) < left ? room_of(sweep) : left;
     take_row(sweep, slab->base + slab->carved_blocks * sweep->block_bytes, &slab->map[slab->carved_blocks],
              first_header(slab), count);
-    slab->carved_blocks = (uint16_t)(slab->carved_blocks + count);
+    if (count != 0) {
+        hak_slab_set_carved(slab, slab->carved_blocks + count);
+    }
 }
 
 /* Debug: what was taken is inside the slab, each block's header found again by the look-up that free makes.
@@ -219,7 +221,7 @@ HAK_INLINE bool take_one(struct slab *slab, struct block_ref *ref) {
         header_value = HAK_HEADER_CACHED;
         slab->sweep_cursor = (uint16_t)(idx + 1 < slab->carved_blocks ? idx + 1 : 0);
     } else if (idx < slab->capacity_blocks) {
-        slab->carved_blocks = (uint16_t)(idx + 1);
+        hak_slab_set_carved(slab, idx + 1);
     } else {
         return false;
     }

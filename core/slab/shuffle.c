@@ -25,7 +25,9 @@ static void open_whole(struct slab *slab) {
         /* relaxed: only the lease holder turns NEVER into anything; the release of the lease publishes it */
         hak_atomic_store_relaxed(&slab->map[i], HAK_HEADER_FREE);
     }
-    slab->carved_blocks = slab->capacity_blocks;
+    if (slab->carved_blocks != slab->capacity_blocks) {
+        hak_slab_set_carved(slab, slab->capacity_blocks);
+    }
     slab->is_zero = false;
 }
 

@@ -71,6 +71,20 @@ HAK_INLINE unsigned hak_slab_relist_blocks(const struct slab *slab) {
     return blocks == 0 ? 1 : blocks;
 }
 
+/*
+ * Units of slabs that have begun to hand out blocks and have never handed out some: where they lie on a huge
+ * page, that has memory there nevertheless. Written by lease holders; a statistic.
+ */
+extern _Atomic size_t hak_slab_begun_units;
+
+/* Blocks below `carved_blocks` were handed out once. Lease held. */
+HAK_INLINE void hak_slab_set_carved(struct slab *slab, unsigned carved_blocks) {
+    slab->carved_blocks = (uint16_t)carved_blocks;
+    if (HAK_UNLIKELY(carved_blocks == slab->capacity_blocks)) {
+        (void)hak_atomic_add_relaxed(&hak_slab_begun_units, -(size_t)slab->units); /* relaxed: a statistic */
+    }
+}
+
 /* A slab of one unit has at most 16 OS pages: it knows which of them were purged. */
 HAK_INLINE bool hak_slab_knows_purged_pages(const struct slab *slab) {
     return slab->units == 1;

@@ -225,7 +225,10 @@ bool hak_superslab_may_be_huge(void) {
     }
     size_t all_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
     size_t used_units = all_units - pool->free_units;
-    return pool->huge_zero_units + HAK_UNITS_PER_SUPERSLAB <= used_units / HUGE_UNUSED_SHARE;
+    /* Some have begun a moment ago, some are nearly through. */
+    size_t begun_units = hak_atomic_load_relaxed(&hak_slab_begun_units) / 2; /* relaxed: a statistic */
+    size_t unused_units = pool->huge_zero_units + begun_units + HAK_UNITS_PER_SUPERSLAB;
+    return unused_units <= used_units / HUGE_UNUSED_SHARE;
 }
 
 bool hak_superslab_clear_huge(struct superslab *s) {

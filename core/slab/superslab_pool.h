@@ -73,8 +73,8 @@ void hak_superslab_put_off(struct superslab *superslab);
 /* NONE -> HOT, all units free and zero, its memory new at `base`. */
 void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
 
-/* Whether the next new SuperSlab may be a huge page: what of huge ones is unused stays within 5 % of the
- * rest. */
+/* Whether the next new SuperSlab may be a huge page: what of huge ones nobody has written to stays within 5 %
+ * of what is in use, free units and half of what slabs in use may still hand out for the first time. */
 bool hak_superslab_may_be_huge(void);
 
 /* It is huge no more, and its free units are dirty; the caller tells the kernel, without the lock. Says what

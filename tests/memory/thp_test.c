@@ -8,11 +8,15 @@
 #include "support/child.h"
 #include "support/target.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #define BLOCK_BYTES 500u
 #define MANY        ((size_t)300 * MIB / 512)
 #define FEW         ((size_t)8 * MIB / 512)
+#define THREADS     100u
+#define SIZES       20u  /* of as many classes, */
+#define SIZE_BYTES  100u /* that far apart */
 
 /* ---- what the children do ---- */
 
@@ -60,6 +64,36 @@ static void fill_and_thin_out(void) {
     print_flags(kept);
 }
 
+static pthread_barrier_t all_have_begun;
+
+/* One block of each size: as many slabs that hold one block each. */
+static void *begin_slabs(void *arg) {
+    void **own = arg;
+    for (size_t i = 0; i < SIZES; i++) {
+        own[i] = malloc((i + 1) * SIZE_BYTES);
+        CHECK(own[i] != NULL);
+        memset(own[i], 1, (i + 1) * SIZE_BYTES);
+    }
+    pthread_barrier_wait(&all_have_begun);
+    pthread_barrier_wait(&all_have_begun);
+    return NULL;
+}
+
+static void begin_in_threads(void) {
+    pthread_t threads[THREADS];
+    blocks = map_own((size_t)THREADS * SIZES * sizeof *blocks);
+    pthread_barrier_init(&all_have_begun, NULL, THREADS + 1);
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, begin_slabs, &blocks[i * SIZES]) == 0);
+    }
+    pthread_barrier_wait(&all_have_begun);
+    print_flags((size_t)THREADS * SIZES);
+    pthread_barrier_wait(&all_have_begun);
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
 static int run_mode(const char *mode) {
     if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
         printf("the kernel has no huge pages\n");
@@ -71,6 +105,8 @@ static int run_mode(const char *mode) {
     } else if (strcmp(mode, "many") == 0) {
         fill(MANY);
         print_flags(MANY);
+    } else if (strcmp(mode, "begin") == 0) {
+        begin_in_threads();
     } else {
         fill_and_thin_out();
     }
@@ -129,6 +165,18 @@ static void what_auto_leaves_unused_is_bounded(void **state) {
     assert_true(flags.nohuge_bytes >= 16 * MIB); /* the first few */
 }
 
+/* A thread's slabs of many classes hold little each, and are the slabs of a process with many threads. */
+static void what_slabs_have_not_handed_out_yet_is_bounded(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("begin", NULL);
+    size_t slabs = (size_t)THREADS * SIZES;
+    print_message("no huge pages: %zu MiB, huge pages: %zu MiB, resident: %zu MiB for %zu slabs\n",
+                  flags.nohuge_bytes / MIB, flags.huge_bytes / MIB, flags.rss_bytes / MIB, slabs);
+    assert_int_equal(flags.huge_bytes, 0);
+    assert_true(flags.rss_bytes < slabs * 16 * KIB);
+}
+
 static void what_is_purged_in_part_is_no_huge_page_any_more(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -143,6 +191,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(always_means_from_the_first_on),
         cmocka_unit_test(a_small_heap_has_no_huge_page_by_itself),
         cmocka_unit_test(what_auto_leaves_unused_is_bounded),
+        cmocka_unit_test(what_slabs_have_not_handed_out_yet_is_bounded),
         cmocka_unit_test(what_is_purged_in_part_is_no_huge_page_any_more),
     };
     if (argc > 1) {
