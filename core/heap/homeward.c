@@ -19,7 +19,8 @@ static const uint32_t bound_bytes[] = {
 
 /* How many may wait, now: beyond 32 threads the fewer the more there are. */
 static uint32_t batch_blocks(void) {
-    uint32_t share = UNCOUNTED_BLOCKS / hak_heap_last_id();
+    uint32_t threads = hak_heap_attached_count();
+    uint32_t share = UNCOUNTED_BLOCKS / (threads != 0 ? threads : 1);
     if (share <= BATCH_IN_DEBT || hak_purge_is_owed()) {
         return BATCH_IN_DEBT;
     }

@@ -93,14 +93,18 @@ static void *free_some_and_look(void *unused) {
     return NULL;
 }
 
-static void foreign_blocks_go_home_in_bulk_and_at_exit(void **state) {
-    (void)state;
+static void look_at_a_batch(void) {
     take_blocks(48, BLOCKS);
     on_thread(free_some_and_look, NULL);
     assert_int_equal(count_headers(HAK_HEADER_FREE), BATCH + 5);
     for (unsigned i = BATCH + 5; i < BLOCKS; i++) {
         hak_free(blocks[i]);
     }
+}
+
+static void foreign_blocks_go_home_in_bulk_and_at_exit(void **state) {
+    (void)state;
+    look_at_a_batch();
 }
 
 /* ---- many threads ---- */
@@ -141,6 +145,7 @@ static void many_threads_put_off_no_more_than_few(void **state) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
     assert_int_equal(hak_homeward_uncounted(), 0);
+    look_at_a_batch(); /* whole again, now that they are gone */
 }
 
 static void *free_large_ones(void *bytes) {
