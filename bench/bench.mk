@@ -68,11 +68,11 @@ $(BENCH_LINKED): bench_%_hakmem: $(BENCH_BUILD)/bench_%_hakmem
 
 $(BENCH_BUILD)/bench_%_hakmem: $(BENCH_BUILD)/programs/%.o $(BENCH_OBJECTS) libhakmem.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(BENCH_CFLAGS) -fno-lto -o $@ $(filter %.o,$^) libhakmem.a -pthread -ldl
+	$(Q)$(CC) $(BENCH_CFLAGS) -fno-lto -o $@ $(filter %.o,$^) libhakmem.a $(LDFLAGS) -pthread -ldl
 
 $(BENCH_PROGRAMS:%=$(BENCH_BUILD)/%): $(BENCH_BUILD)/%: $(BENCH_BUILD)/programs/%.o $(BENCH_OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(BENCH_CFLAGS) -o $@ $^ -pthread -ldl
+	$(Q)$(CC) $(BENCH_CFLAGS) -o $@ $^ $(LDFLAGS) -pthread -ldl
 
 $(BENCH_BUILD)/programs/%.o: bench/programs/%.c $(BENCH_HEADERS) bench/bench.mk
 	@mkdir -p $(@D)
