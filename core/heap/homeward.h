@@ -1,16 +1,33 @@
 /*
  * homeward.h - a thread's freed blocks that belong to slabs of other threads.
  *
- * Such a block is not handed out again by the thread that freed it: its neighbours, and the neighbours of its
+ * A small one is not handed out again by the thread that freed it: its neighbours, and the neighbours of its
  * header, are in use elsewhere, and every write would take a cache line from there. So the block is FREE, its
  * slab's, at once; only its count is put off, so that a remote free costs one store and a share of one atomic
- * addition. All functions: the owning thread, no lock held.
+ * addition. One of many lines may stay, since the header's alone is shared and its own are here already: in
+ * place of the blocks that a refill would get, so that the cache holds and spills no more than without. All
+ * functions: the owning thread, no lock held.
  */
 #ifndef HAK_HEAP_HOMEWARD_H
 #define HAK_HEAP_HOMEWARD_H
 
 #include "heap/heap.h"
 #include "meta/classes.h"
+
+#define HAK_GOES_HOME_MAX_BYTES 512u
+#define HAK_STAYING_BYTES_MAX   32768u /* of a class: what stays the slabs of its owner do not get */
+
+/* Whether a freed block of that class stays, on top of the cache. */
+HAK_ALWAYS_INLINE bool hak_homeward_may_stay(const struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    const struct block_ref *top = hak_tls.top[class_idx];
+    size_t block_bytes = hak_class_block_bytes[class_idx];
+    if (block_bytes <= HAK_GOES_HOME_MAX_BYTES || top->block == HAK_CACHE_STOP) {
+        return false;
+    }
+    size_t cached = (size_t)(top - &state->array[1]);
+    return cached < state->refill_blocks && cached * block_bytes < HAK_STAYING_BYTES_MAX;
+}
 
 /* Counts the blocks that are not counted yet. */
 void hak_homeward_flush(struct heap *heap);

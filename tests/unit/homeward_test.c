@@ -1,5 +1,5 @@
 /*
- * homeward_test.c - blocks of other threads' slabs: they are counted in bulk, and are not handed
+ * homeward_test.c - blocks of other threads' slabs: they are counted in bulk, and small ones are not handed
  * out by the thread that freed them; and the tags of words, which tell them from a thread's own.
  *
  * suite: limit 60 s
@@ -19,6 +19,8 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define BLOCKS         300u /* more than twice a batch */
 #define BATCH          128u
@@ -407,6 +409,131 @@ static void a_foreign_block_is_not_handed_out_where_it_was_freed(void **state) {
     }
 }
 
+/* Blocks of the first class above the bound if is_above, else of the last that goes home. */
+static size_t bytes_at_bound(bool is_above) {
+    unsigned class_idx = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + is_above;
+    return hak_class_block_bytes[class_idx];
+}
+
+static void *free_one_and_see_it_go(void *foreign) {
+    unsigned class_idx = class_of(foreign);
+    CHECK(hak_cache_make_hot(hak_heap_attach(), class_idx, 0));
+    hak_free(foreign);
+    CHECK(header_of(foreign) == HAK_HEADER_FREE);
+    CHECK(hak_heap_attach()->homeward.count == 1);
+    return NULL;
+}
+
+static void *free_one_and_get_it_again(void *foreign) {
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = class_of(foreign);
+    CHECK(hak_cache_make_hot(heap, class_idx, 0));
+    hak_free(foreign);
+    CHECK(header_of(foreign) == HAK_HEADER_CACHED);
+    CHECK(heap->homeward.count == 0);
+    CHECK(hak_malloc(hak_class_block_bytes[class_idx]) == foreign);
+    CHECK(hak_cache_count(heap, class_idx) == 0);
+    hak_free(foreign);
+    return NULL;
+}
+
+/* Of many cache lines only the header's is shared. The last block is in a further unit where slabs have some.
+ */
+static void a_block_of_many_lines_is_handed_out_where_it_was_freed(void **state) {
+    (void)state;
+    size_t sizes[] = {bytes_at_bound(true), 4000, HAK_MID_MAX_BYTES};
+    for (size_t i = 0; i < HAK_COUNT_OF(sizes); i++) {
+        take_blocks(sizes[i], BLOCKS);
+        on_thread(free_one_and_get_it_again, blocks[0]);
+        on_thread(free_one_and_get_it_again, blocks[BLOCKS - 1]);
+        assert_int_equal(header_of(blocks[0]), HAK_HEADER_FREE); /* went home when the thread ended */
+        blocks_free(&blocks[1], BLOCKS - 2);
+    }
+    take_blocks(bytes_at_bound(false), BLOCKS);
+    on_thread(free_one_and_see_it_go, blocks[0]);
+    blocks_free(&blocks[1], BLOCKS - 1);
+}
+
+/* As many as a refill asks for, and within a number of bytes. */
+static unsigned room_for_foreign(const struct class_state *state, size_t block_bytes) {
+    unsigned few = (unsigned)((HAK_STAYING_BYTES_MAX + block_bytes - 1) / block_bytes);
+    return few < state->refill_blocks ? few : state->refill_blocks;
+}
+
+static void *free_more_than_a_refill(void *is_for_all_refills) {
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = class_of(blocks[0]);
+    const struct class_state *state = &heap->classes[class_idx];
+    CHECK(hak_cache_make_hot(heap, class_idx, is_for_all_refills != NULL ? 1000 : 0));
+    unsigned capacity = state->capacity_blocks;
+    unsigned room = room_for_foreign(state, hak_class_block_bytes[class_idx]);
+    CHECK(room < capacity && room < BLOCKS / 2);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        CHECK(hak_cache_count(heap, class_idx) == (i < room ? i : room));
+        hak_free(blocks[i]);
+    }
+    CHECK(state->capacity_blocks == capacity);
+    CHECK(state->counters.cache_spills == 0);
+    for (unsigned i = 0; i < room; i++) {
+        CHECK(header_of(blocks[i]) == HAK_HEADER_CACHED);
+    }
+    return NULL;
+}
+
+/* Else a thread that frees what others allocate would fill its cache and spill it, block by block. */
+static void no_more_stay_than_a_refill_would_bring(void **state) {
+    (void)state;
+    take_blocks(1000, BLOCKS);
+    on_thread(free_more_than_a_refill, NULL);
+    take_blocks(1000, BLOCKS);
+    on_thread(free_more_than_a_refill, &step); /* a large array, of which the bytes are the bound */
+    take_blocks(16384, BLOCKS);
+    on_thread(free_more_than_a_refill, NULL);
+}
+
+static void *free_and_stay_cold(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = class_of(blocks[0]);
+    blocks_free(blocks, BLOCKS - 1);
+    CHECK(header_of(blocks[BLOCKS - 2]) == HAK_HEADER_FREE);
+    CHECK(heap->classes[class_idx].array == NULL);
+    CHECK(heap->homeward.count + remote_frees(heap, class_idx) >= BLOCKS - 1);
+    return NULL;
+}
+
+static void none_stay_with_a_thread_that_allocates_none(void **state) {
+    (void)state;
+    take_blocks(1000, BLOCKS);
+    on_thread(free_and_stay_cold, NULL);
+    hak_free(blocks[BLOCKS - 1]);
+}
+
+static void *free_and_fork(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    CHECK(hak_cache_make_hot(heap, class_of(blocks[0]), 0));
+    hak_free(blocks[0]);
+    CHECK(header_of(blocks[0]) == HAK_HEADER_CACHED);
+    pid_t pid = fork();
+    if (pid == 0) {
+        hak_free(hak_malloc(24)); /* puts the heap right */
+        char why[200];
+        _exit(header_of(blocks[0]) == HAK_HEADER_FREE && hak_verify(why, sizeof why) == 0 ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return NULL;
+}
+
+static void a_block_that_stays_is_free_in_a_child(void **state) {
+    (void)state;
+    take_blocks(1000, BLOCKS);
+    on_thread(free_and_fork, NULL);
+    blocks_free(&blocks[1], BLOCKS - 1);
+}
+
 static void *free_all_of_them(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
@@ -537,6 +664,10 @@ int main(void) {
         TEST(a_trim_sends_a_batch_home),
         TEST(verify_knows_of_counts_that_are_put_off),
         TEST(a_foreign_block_is_not_handed_out_where_it_was_freed),
+        TEST(a_block_of_many_lines_is_handed_out_where_it_was_freed),
+        TEST(no_more_stay_than_a_refill_would_bring),
+        TEST(none_stay_with_a_thread_that_allocates_none),
+        TEST(a_block_that_stays_is_free_in_a_child),
         TEST(foreign_blocks_of_any_unit_go_home),
         TEST(own_blocks_of_any_unit_are_handed_out_again_at_once),
         TEST(an_adopted_slab_is_tagged_anew),
