@@ -138,6 +138,8 @@ def _patterns(cores: int) -> List[Row]:
     rows += [
         Row("prodcons bursty", "prodcons", 500000, 10000, threads=many, mode="bursty"),
         Row("prodcons 1:N", "prodcons", 500000, 1024, threads=max(3, cores), mode="fan"),
+        Row("shared small", "shared", 500000, 20000, threads=many, mode="small"),
+        Row("shared mid", "shared", 300000, 20000, threads=many, mode="mid"),
     ]
     for threads in _thread_counts(cores):
         rows.append(

@@ -25,6 +25,7 @@ VARIANTS = {
         ["--mode=bursty", "--threads=4"],
         ["--mode=fan", "--threads=3"],
     ],
+    "shared": [["--mode=small", "--threads=2"], ["--mode=mid", "--threads=3"]],
     "realloc_grow": [["--mode=small"]],
     "calloc_large": [[]],
     "large": [["--mode=mid"]],
@@ -112,7 +113,7 @@ class Programs(unittest.TestCase):
 
     def test_a_block_handed_out_twice_is_noticed(self):
         cheat = support.fake_allocator("twice", "FAKE_TWICE=40")
-        for program in ("random_mixed", "larson", "mid_mt_gap", "batch", "fragment", "tiny_hot"):
+        for program in ("random_mixed", "larson", "shared", "mid_mt_gap", "batch", "fragment", "tiny_hot"):
             done = run(program, "5000", "64", "7", preload=cheat)
             self.assertEqual(done.returncode, 3, f"{program}: {done.stdout.decode()}{done.stderr.decode()}")
             self.assertIn(b"damaged block", done.stderr)
