@@ -55,19 +55,9 @@ static bool alloc_fresh(size_t bytes, size_t align, bool to_be_zeroed, struct fr
            alloc_run(bytes, align, fresh);
 }
 
-/* A run that was freed a moment ago, dirty; or NULL. */
-static void *alloc_parked(size_t bytes) {
-    void *evicted;
-    void *p = hak_parked_take(bytes, &evicted);
-    if (HAK_UNLIKELY(evicted != NULL)) {
-        hak_run_free_parked(evicted);
-    }
-    return p;
-}
-
 void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
     struct fresh fresh;
-    void *parked = align <= hak_os_page_bytes() ? alloc_parked(bytes) : NULL;
+    void *parked = align <= hak_os_page_bytes() ? hak_parked_take(bytes) : NULL;
     if (parked != NULL) {
         *is_zero = false;
         return parked;
@@ -81,7 +71,7 @@ void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
 
 void *hak_large_calloc(size_t bytes) {
     struct fresh fresh;
-    void *parked = alloc_parked(bytes);
+    void *parked = hak_parked_take(bytes);
     if (parked != NULL) {
         return memset(parked, 0, bytes);
     }
@@ -107,9 +97,18 @@ size_t hak_large_good_size(size_t bytes) {
 
 /* ---- freeing and questions: the record decides under the lock, a wrong pointer never returns ---- */
 
+static bool park(struct hak_extent *extent, void *p) {
+    void *evicted;
+    bool is_parked = hak_parked_put(extent, p, &evicted);
+    if (HAK_UNLIKELY(evicted != NULL)) {
+        hak_run_free_parked(evicted);
+    }
+    return is_parked;
+}
+
 void hak_large_free(const char *function, void *p, hak_word word) {
     enum hak_unit_kind kind = hak_word_kind(word);
-    if (kind == HAK_KIND_EXTENT && hak_parked_put(hak_word_address(word), p)) {
+    if (kind == HAK_KIND_EXTENT && park(hak_word_address(word), p)) {
         return;
     }
     bool is_freed = (kind == HAK_KIND_EXTENT && hak_run_free(hak_word_address(word), p)) ||

@@ -2,54 +2,70 @@
  * parked.c - see parked.h.
  *
  * Invariant: a run is in at most one slot, and one that is has handed_pages 0. Whoever swaps a run's
- * handed_pages to 0 (a free), or a slot's run for its length alone (a request), owns the run until his next
- * store. So of two frees of one block one fails, goes to the slow path and finds there what it is.
+ * handed_pages to 0 (a free), or a slot's run for nothing (a request, an eviction, the flush), owns the run
+ * until his next store. So of two frees of one block one fails, goes to the slow path and finds there what it
+ * is.
  */
 #include "large/parked.h"
 #include "base/assert.h"
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/hint.h"
 #include "large/retain.h"
 #include "os/os.h"
 
 /*
- * A slot: the run's address and its pages in the low bits; the pages alone: wanted; the pages and ASKED_ONCE:
- * asked for once, which most lengths are that a program asks for at all; 0: nothing yet.
+ * Rows of slots: one for each length below 16 pages, eight for each doubling above. A slot holds a run's
+ * address with its length in pages in the low bits, or 0.
  */
+#define PAGES_MAX  64u
+#define ROWS       34u /* of what a request of PAGES_MAX looks for, too */
+#define WAYS       4u
+#define SLOTS      (ROWS * WAYS)
 #define PAGES_MASK ((uintptr_t)0xFFF)
-#define ASKED_ONCE ((uintptr_t)0x800)
+
+/* A request finds runs that are longer by this part of what it needs. */
+#define LONGER_SHIFT 3u
+
+/* With a length: asked for once, which most lengths are that a program asks for at all. */
+#define ASKED_ONCE 0x8000u
 
 #define MUCH_LIVE_BYTES ((size_t)8 * 1024 * 1024)
 
-HAK_READ_MOSTLY static _Atomic bool was_much_live; /* written under hak_large_lock */
-HAK_CONTENDED static _Atomic uintptr_t slots[HAK_PARKED_SHARDS][HAK_PARKED_LENGTHS];
+struct shard {
+    _Atomic size_t bytes;                          /* of what is parked, or about to be */
+    _Atomic uint16_t asked[HAK_PARKED_REMAINDERS]; /* the length of that remainder that was last asked for */
+    _Atomic uint16_t hand;                         /* the slot from which the next eviction looks */
+    _Alignas(HAK_CACHE_LINE_BYTES) _Atomic uintptr_t slots[SLOTS];
+};
+
+HAK_READ_MOSTLY static _Atomic bool was_much_live; /* written under hak_large_lock, */
+HAK_READ_MOSTLY static _Atomic size_t bytes_bound = HAK_PARKED_SHARD_BYTES; /* and so is this: of a shard */
+HAK_CONTENDED static struct shard shards[HAK_PARKED_SHARDS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
 
-_Static_assert(HAK_PARKED_BYTES_MAX / 4096 < ASKED_ONCE, "a length fits below an OS page's address");
+_Static_assert(HAK_PARKED_BYTES_MAX / 4096 <= PAGES_MAX && PAGES_MAX < ASKED_ONCE, "a length has its row");
 _Static_assert(HAK_PARKED_BYTES_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
 
 /* Threads take shards in turn. */
-static _Atomic uintptr_t *slot_for(size_t pages) {
+static struct shard *own_shard(void) {
     if (HAK_UNLIKELY(shard_plus_1 == 0)) {
         /* relaxed: any number will do */
         shard_plus_1 = (uint8_t)(hak_atomic_add_relaxed(&next_shard, 1) % HAK_PARKED_SHARDS + 1);
     }
-    return &slots[shard_plus_1 - 1][pages % HAK_PARKED_LENGTHS];
+    return &shards[shard_plus_1 - 1];
+}
+
+static unsigned row_of(unsigned pages) {
+    unsigned doublings = pages < 16 ? 0 : hak_log2(pages) - 3;
+    return doublings * 8 + (pages >> doublings);
 }
 
 /* The floor of memory that is kept falls as time goes by, which operations notice that take the lock. */
 static bool is_time_for_slow(void) {
     static HAK_TLS uint8_t requests;
     return ++requests == 0;
-}
-
-static bool is_run(uintptr_t value) {
-    return value > PAGES_MASK;
-}
-
-static void *address_in(uintptr_t value) {
-    return (void *)(value & ~PAGES_MASK);
 }
 
 static unsigned page_of(const void *p) {
@@ -61,70 +77,177 @@ static struct hak_extent *extent_at(const void *p) {
     return hak_word_address(hak_registry_word(p));
 }
 
-void *hak_parked_take(size_t bytes, void **evicted) {
-    *evicted = NULL;
+static void count_gone(struct shard *shard, uintptr_t pages) {
+    (void)hak_atomic_add_relaxed(&shard->bytes, 0 - pages * hak_os_page_bytes()); /* relaxed: a sum */
+}
+
+/* The run in the slot, which then is the caller's; NULL if none of least to most pages is there. */
+static void *take_from(struct shard *shard, unsigned slot, uintptr_t least_pages, uintptr_t most_pages) {
+    uintptr_t found = hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: the swap decides */
+    uintptr_t pages = found & PAGES_MASK;
+    /* acquire: pairs with the swap in put_into(): the block's last owner is through with it */
+    if (found == 0 || pages < least_pages || pages > most_pages ||
+        !hak_atomic_cas_acquire(&shard->slots[slot], &found, (uintptr_t)0)) {
+        return NULL;
+    }
+    count_gone(shard, pages);
+    return (void *)(found & ~PAGES_MASK);
+}
+
+/* Lengths that differ by an eighth are in one row or two that follow each other. */
+static void *find(struct shard *shard, unsigned pages) {
+    unsigned most_pages = pages + (pages >> LONGER_SHIFT);
+    unsigned end = (row_of(most_pages) + 1) * WAYS;
+    void *p = NULL;
+    HAK_ASSERT(end <= SLOTS);
+    for (unsigned slot = row_of(pages) * WAYS; slot < end && p == NULL; slot++) {
+        p = take_from(shard, slot, pages, most_pages);
+    }
+    return p;
+}
+
+/* The run, which is the caller's, is the program's. */
+static void hand_out(void *p) {
+    struct hak_extent *extent = extent_at(p);
+    /* relaxed: the caller's business until he hands the block on */
+    hak_atomic_store_relaxed(&extent->handed_pages[page_of(p)], extent->run_pages[page_of(p)]);
+}
+
+static bool is_much_live(void) {
+    return hak_atomic_load_relaxed(&was_much_live); /* relaxed: decides only what is kept */
+}
+
+/* Notes the request; whether a run of that length may be parked. */
+static bool note_asked(struct shard *shard, unsigned pages) {
+    _Atomic uint16_t *asked = &shard->asked[pages % HAK_PARKED_REMAINDERS];
+    unsigned before = hak_atomic_load_relaxed(asked); /* relaxed: decides only what is kept */
+    if (before == pages) {
+        return true;
+    }
+    unsigned now = before == (pages | ASKED_ONCE) ? pages : pages | ASKED_ONCE;
+    hak_atomic_store_relaxed(asked, (uint16_t)now); /* relaxed: as above */
+    return is_much_live();
+}
+
+static bool is_wanted(struct shard *shard, unsigned pages) {
+    /* relaxed: as above */
+    return hak_atomic_load_relaxed(&shard->asked[pages % HAK_PARKED_REMAINDERS]) == pages || is_much_live();
+}
+
+void *hak_parked_take(size_t bytes) {
     /* relaxed: any value stored meanwhile is a right one */
     if (bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) || is_time_for_slow()) {
         return NULL;
     }
-    uintptr_t pages = hak_os_page_round(bytes) / hak_os_page_bytes();
-    _Atomic uintptr_t *slot = slot_for(pages);
-    uintptr_t found = hak_atomic_load_relaxed(slot); /* relaxed: the swap decides */
-    bool is_asked_again = (found & PAGES_MASK & ~ASKED_ONCE) == pages;
-    /* relaxed: decides only what is kept */
-    bool is_wanted = is_asked_again || hak_atomic_load_relaxed(&was_much_live);
-    uintptr_t wanted = is_wanted ? pages : pages | ASKED_ONCE;
-    /* acquire: pairs with the swap in hak_parked_put(): the block's last owner is through with it */
-    if (found == pages || !hak_atomic_cas_acquire(slot, &found, wanted) || !is_run(found)) {
+    struct shard *shard = own_shard();
+    unsigned pages = (unsigned)(hak_os_page_round(bytes) / hak_os_page_bytes());
+    if (!note_asked(shard, pages)) {
         return NULL;
     }
-    void *p = address_in(found);
-    if (!is_asked_again) {
-        *evicted = p;
-        return NULL;
+    void *p = find(shard, pages);
+    if (p != NULL) {
+        hand_out(p);
     }
-    /* relaxed: the caller's business until he hands the block on */
-    hak_atomic_store_relaxed(&extent_at(p)->handed_pages[page_of(p)], (uint16_t)pages);
     return p;
 }
 
-bool hak_parked_put(struct hak_extent *extent, void *p) {
-    uint16_t pages = hak_extent_handed_pages(extent, p); /* the swap decides */
-    _Atomic uint16_t *handed = &extent->handed_pages[page_of(p)];
-    _Atomic uintptr_t *slot = slot_for(pages);
-    uintptr_t wanted = pages;
+/* A run of the shard that makes room, the caller's from now on; NULL when there is none. */
+static void *evict(struct shard *shard) {
+    unsigned hand = hak_atomic_load_relaxed(&shard->hand); /* relaxed: whichever run it is */
+    void *p = NULL;
+    for (unsigned i = 0; i < SLOTS && p == NULL; i++) {
+        hak_atomic_store_relaxed(&shard->hand, (uint16_t)((hand + i + 1) % SLOTS)); /* relaxed: as above */
+        p = take_from(shard, (hand + i) % SLOTS, 0, PAGES_MAX);
+    }
+    return p;
+}
+
+/* Whether so many bytes more are within the bound: then they count as parked. */
+static bool reserve(struct shard *shard, size_t bytes) {
+    size_t before = hak_atomic_add_relaxed(&shard->bytes, bytes); /* relaxed: a sum */
     /* relaxed: any value stored meanwhile is a right one */
-    size_t bytes_max = hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max);
-    /* relaxed: the swaps decide */
-    if (pages == 0 || pages * hak_os_page_bytes() > bytes_max || hak_atomic_load_relaxed(slot) != wanted) {
-        return false;
+    if (before + bytes <= hak_atomic_load_relaxed(&bytes_bound)) {
+        return true;
     }
+    (void)hak_atomic_add_relaxed(&shard->bytes, 0 - bytes); /* relaxed: a sum */
+    return false;
+}
+
+/* An empty slot of the length's row, or NULL. */
+static _Atomic uintptr_t *empty_slot(struct shard *shard, unsigned pages) {
+    _Atomic uintptr_t *row = &shard->slots[row_of(pages) * WAYS];
+    for (unsigned way = 0; way < WAYS; way++) {
+        if (hak_atomic_load_relaxed(&row[way]) == 0) { /* relaxed: the swap decides */
+            return &row[way];
+        }
+    }
+    return NULL;
+}
+
+/* The run, which is counted as parked, comes into the slot; false: another thread was faster at either. */
+static bool put_into(_Atomic uintptr_t *slot, _Atomic uint16_t *handed, void *p, uint16_t pages) {
+    uintptr_t none = 0;
+    uint16_t found = pages;
     /* relaxed: only which of two frees came first matters */
-    if (!hak_atomic_cas_relaxed(handed, &pages, 0)) {
+    if (!hak_atomic_cas_relaxed(handed, &found, 0)) {
         return false;
     }
-    /* release: pairs with the swap in hak_parked_take() */
-    if (hak_atomic_cas_release(slot, &wanted, (uintptr_t)p | pages)) {
+    /* release: pairs with the swap in take_from() */
+    if (hak_atomic_cas_release(slot, &none, (uintptr_t)p | pages)) {
         return true;
     }
     hak_atomic_store_relaxed(handed, pages); /* relaxed: this thread's block still */
     return false;
 }
 
+bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
+    *evicted = NULL;
+    uint16_t pages = hak_extent_handed_pages(extent, p); /* the swap decides */
+    size_t bytes = pages * hak_os_page_bytes();
+    struct shard *shard = own_shard();
+    /* relaxed: any value stored meanwhile is a right one */
+    if (pages == 0 || bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) ||
+        !is_wanted(shard, pages)) {
+        return false;
+    }
+    _Atomic uintptr_t *slot = empty_slot(shard, pages);
+    if (slot == NULL) {
+        return false;
+    }
+    if (!reserve(shard, bytes)) {
+        *evicted = evict(shard);
+        if (!reserve(shard, bytes)) {
+            return false;
+        }
+    }
+    if (!put_into(slot, &extent->handed_pages[page_of(p)], p, pages)) {
+        count_gone(shard, pages);
+        return false;
+    }
+    return true;
+}
+
+/* Stored only where it is off by a quarter, since all threads read it. */
+static void set_bound(size_t bytes) {
+    size_t before = hak_atomic_load_relaxed(&bytes_bound); /* relaxed: written under the lock */
+    if (bytes > before + before / 4 || bytes < before - before / 4) {
+        hak_atomic_store_relaxed(&bytes_bound, bytes); /* relaxed: read without it as a hint */
+    }
+}
+
 void hak_parked_note_live(size_t live_bytes) {
     if (live_bytes >= MUCH_LIVE_BYTES) {
         hak_hint_set(&was_much_live, true);
     }
+    set_bound(hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2) +
+              (live_bytes >> HAK_PARKED_LIVE_SHIFT));
 }
 
 void hak_parked_flush(void) {
-    for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
-        _Atomic uintptr_t *slot = &slots[i / HAK_PARKED_LENGTHS][i % HAK_PARKED_LENGTHS];
-        /* relaxed: a look, to leave wanted lengths alone */
-        uintptr_t found = hak_atomic_load_relaxed(slot);
-        /* acquire: pairs with the swap in hak_parked_put() */
-        if (is_run(found) && hak_atomic_cas_acquire(slot, &found, found & PAGES_MASK)) {
-            void *p = address_in(found);
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS * SLOTS; i++) {
+        struct shard *shard = &shards[i / SLOTS];
+        void *p = take_from(shard, i % SLOTS, 0, PAGES_MAX);
+        if (p != NULL) {
             hak_extent_live_to_free(extent_at(p), page_of(p));
         }
     }
@@ -132,21 +255,25 @@ void hak_parked_flush(void) {
 
 void hak_parked_reset(void) {
     hak_hint_set(&was_much_live, false);
-    for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
         /* relaxed: the child has one thread */
-        hak_atomic_store_relaxed(&slots[i / HAK_PARKED_LENGTHS][i % HAK_PARKED_LENGTHS], (uintptr_t)0);
+        hak_atomic_store_relaxed(&shards[i].bytes, (size_t)0);
+        for (unsigned k = 0; k < HAK_PARKED_REMAINDERS; k++) {
+            hak_atomic_store_relaxed(&shards[i].asked[k], (uint16_t)0); /* relaxed: as above */
+        }
+        for (unsigned k = 0; k < SLOTS; k++) {
+            hak_atomic_store_relaxed(&shards[i].slots[k], (uintptr_t)0); /* relaxed: as above */
+        }
     }
 }
 
 struct hak_parked_sums hak_parked_count(void) {
     struct hak_parked_sums sums = {0};
-    for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS * SLOTS; i++) {
         /* relaxed: a statistic */
-        uintptr_t found = hak_atomic_load_relaxed(&slots[i / HAK_PARKED_LENGTHS][i % HAK_PARKED_LENGTHS]);
-        if (is_run(found)) {
-            sums.blocks++;
-            sums.bytes += (found & PAGES_MASK) * hak_os_page_bytes();
-        }
+        uintptr_t found = hak_atomic_load_relaxed(&shards[i / SLOTS].slots[i % SLOTS]);
+        sums.blocks += found != 0;
+        sums.bytes += (found & PAGES_MASK) * hak_os_page_bytes();
     }
     return sums;
 }

@@ -114,6 +114,7 @@ void hak_retain_remove_live(size_t bytes) {
     HAK_ASSERT(hak_retain.live_blocks != 0 && hak_retain.live_bytes >= bytes);
     hak_retain.live_blocks--;
     hak_retain.live_bytes -= bytes;
+    hak_parked_note_live(hak_retain.live_bytes);
 }
 
 void hak_retain_add_dirty(size_t bytes) {

@@ -73,7 +73,10 @@ static bool is_right_length(const struct request *request, size_t usable_bytes, 
     if (fuzz_is_checked()) {
         return usable_bytes == request->bytes || (!request->is_plain && usable_bytes % 4096 == 0);
     }
-    return !request->is_plain || !is_as_usual || usable_bytes == hak_good_size(request->bytes) ||
+    size_t good_bytes = hak_good_size(request->bytes);
+    size_t more_bytes = request->bytes > 32768 ? good_bytes / 8 : 0; /* of a run that was parked */
+    return !request->is_plain || !is_as_usual ||
+           (usable_bytes >= good_bytes && usable_bytes <= good_bytes + more_bytes) ||
            (fuzz_is_sampling() && usable_bytes == request->bytes);
 }
 

@@ -33,6 +33,16 @@ static char *parked_block(size_t bytes) {
     return p;
 }
 
+static size_t parked_bytes(void) {
+    return hak_parked_count().bytes;
+}
+
+/* Makes every length wanted. */
+static void have_much_live(void) {
+    release(must_alloc(9 * MIB));
+    (void)hak_large_trim(0);
+}
+
 /* ---- to and fro ---- */
 
 static void a_hot_pair_takes_one_block_without_lock_and_call(void **state) {
@@ -76,32 +86,118 @@ static void a_large_program_parks_what_was_asked_for_once(void **state) {
 static void lengths_that_are_asked_for_once_are_not_parked(void **state) {
     (void)state;
     size_t page_bytes = hak_os_page_bytes();
-    for (unsigned pages = 10; pages < 10 + 3 * HAK_PARKED_LENGTHS; pages++) {
+    for (unsigned pages = 10; pages < 10 + 3 * HAK_PARKED_REMAINDERS; pages++) {
         char *p = must_alloc(pages * page_bytes);
         release(p);
         assert_int_equal(parked_blocks(), 0);
     }
-    release(must_alloc(10 * page_bytes)); /* again, but others of its slot came between */
+    release(must_alloc(10 * page_bytes)); /* again, but others of its remainder came between */
     assert_int_equal(parked_blocks(), 0);
     release(must_alloc(10 * page_bytes));
     assert_int_equal(parked_blocks(), 1);
     check_all_freed();
 }
 
-static void another_length_of_the_same_slot_takes_its_place(void **state) {
-    (void)state;
+/* A request of `pages` with only a run of `parked_pages` parked. */
+static bool takes_it(unsigned pages, unsigned parked_pages) {
     size_t page_bytes = hak_os_page_bytes();
-    size_t other_bytes = (10 + HAK_PARKED_LENGTHS) * page_bytes;
-    (void)parked_block(10 * page_bytes);
-    char *p = must_alloc(other_bytes);
-    assert_int_equal(parked_blocks(), 0);
+    char *p = must_alloc(parked_pages * page_bytes);
     release(p);
-    assert_int_equal(parked_blocks(), 0);
-    p = must_alloc(other_bytes);
+    CHECK(parked_blocks() == 1);
+    char *q = must_alloc(pages * page_bytes);
+    bool is_taken = parked_blocks() == 0;
+    CHECK(is_taken == (q == p));
+    CHECK(usable(q) == (is_taken ? parked_pages : pages) * page_bytes);
+    check_sound();
+    (void)hak_large_trim(0);
+    release(q);
+    (void)hak_large_trim(0);
+    return is_taken;
+}
+
+static void a_run_that_is_an_eighth_longer_will_do(void **state) {
+    (void)state;
+    have_much_live();
+    unsigned most = (unsigned)(HAK_PARKED_BYTES_MAX / hak_os_page_bytes());
+    for (unsigned pages = 9; pages <= most; pages++) {
+        unsigned longest = pages + pages / 8 < most ? pages + pages / 8 : most;
+        assert_true(takes_it(pages, pages));
+        assert_true(takes_it(pages, longest));
+        assert_true(longest == most || !takes_it(pages, longest + 1));
+        assert_false(takes_it(pages, pages - 1));
+    }
+}
+
+static void runs_of_one_length_are_parked_beside_each_other(void **state) {
+    (void)state;
+    enum { RUNS = 6, WAYS = 4 };
+    char *runs[RUNS];
+    have_much_live();
+    for (unsigned i = 0; i < RUNS; i++) {
+        runs[i] = must_alloc(40 * KIB);
+    }
+    for (unsigned i = 0; i < RUNS; i++) {
+        release(runs[i]);
+        assert_int_equal(parked_blocks(), i < WAYS ? i + 1 : WAYS);
+    }
+    check_all_freed();
+}
+
+/* The bound is a shard's, since this is one thread. */
+static void older_runs_make_room_within_the_bound(void **state) {
+    (void)state;
+    enum { RUNS = 16 }; /* together below the floor: nothing is given back, and so all be flushed */
+    char *runs[RUNS];
+    have_much_live();
+    for (unsigned i = 0; i < RUNS; i++) {
+        runs[i] = must_alloc((10 + i) * hak_os_page_bytes());
+    }
+    for (unsigned i = 0; i < RUNS; i++) {
+        release(runs[i]);
+        assert_in_range(parked_bytes(), 1, HAK_PARKED_SHARD_BYTES * 5 / 4);
+        check_sound();
+    }
+    char *p = must_alloc((10 + RUNS - 1) * hak_os_page_bytes());
+    assert_ptr_equal(p, runs[RUNS - 1]); /* the newest was parked nevertheless */
     release(p);
-    assert_int_equal(parked_blocks(), 1);
-    assert_ptr_equal(must_alloc(other_bytes), p);
+    check_all_freed();
+}
+
+static void the_bound_grows_with_what_is_live(void **state) {
+    (void)state;
+    enum { RUNS = 40 };
+    char *runs[RUNS];
+    char *live = must_alloc(64 * MIB);
+    for (unsigned i = 0; i < RUNS; i++) {
+        runs[i] = must_alloc((20 + i) * hak_os_page_bytes());
+    }
+    for (unsigned i = 0; i < RUNS; i++) {
+        release(runs[i]);
+    }
+    size_t bound_bytes = HAK_PARKED_SHARD_BYTES + (64 * MIB >> HAK_PARKED_LIVE_SHIFT);
+    assert_in_range(parked_bytes(), 2 * MIB, bound_bytes * 5 / 4);
+    release(live);
+    pay_debts();
+    for (unsigned i = 0; i < 8; i++) { /* the bound is what it was, and so becomes what is parked */
+        char *p = must_alloc((60 - i) * hak_os_page_bytes());
+        release(p);
+    }
+    assert_in_range(parked_bytes(), 0, HAK_PARKED_SHARD_BYTES * 5 / 4);
+    check_all_freed();
+}
+
+static void less_is_parked_where_less_may_stay(void **state) {
+    (void)state;
+    size_t floor_bytes = hak_large_policy.floor_bytes;
+    hak_large_policy.floor_bytes = 128 * KIB;
+    have_much_live();
+    char *p = must_alloc(60 * KIB);
+    char *q = must_alloc(100 * KIB);
     release(p);
+    assert_int_equal(parked_bytes(), 60 * KIB);
+    release(q);
+    assert_in_range(parked_bytes(), 0, 64 * KIB);
+    hak_large_policy.floor_bytes = floor_bytes;
     check_all_freed();
 }
 
@@ -212,6 +308,18 @@ static void the_child_frees_what_was_parked_or_on_its_way(void **state) {
     assert_in_range(hak_large_trim(0), 300 * KIB, 2 * HAK_SUPERSLAB_BYTES);
 }
 
+static void the_child_parks_as_much_as_its_parent_could(void **state) {
+    (void)state;
+    have_much_live();
+    char *p = must_alloc(HAK_PARKED_BYTES_MAX);
+    release(must_alloc(HAK_PARKED_BYTES_MAX));
+    release(p);
+    assert_int_equal(parked_bytes(), HAK_PARKED_SHARD_BYTES);
+    hak_large_fork_child();
+    (void)parked_block(HAK_PARKED_BYTES_MAX);
+    check_all_freed();
+}
+
 /* ---- threads ---- */
 
 enum { THREADS = 8 };
@@ -222,7 +330,7 @@ static void check_and_release(char *p) {
     char *end;
     memcpy(&bytes, p, sizeof bytes);
     memcpy(&end, p + bytes - sizeof p, sizeof p);
-    CHECK(end == p && usable(p) == bytes);
+    CHECK(end == p && usable(p) >= bytes && usable(p) <= bytes + bytes / 8);
     release(p);
 }
 
@@ -266,7 +374,7 @@ static void threads_pass_buffers_on(void **state) {
             check_and_release(p);
         }
     }
-    assert_in_range(parked_blocks(), 0, HAK_PARKED_SLOTS);
+    assert_in_range(parked_bytes(), 0, 2 * HAK_PARKED_SHARDS * HAK_PARKED_SHARD_BYTES);
     check_all_freed();
 }
 
@@ -352,13 +460,18 @@ int main(void) {
         TEST(only_a_length_that_was_asked_for_is_parked),
         TEST(a_large_program_parks_what_was_asked_for_once),
         TEST(lengths_that_are_asked_for_once_are_not_parked),
-        TEST(another_length_of_the_same_slot_takes_its_place),
+        TEST(a_run_that_is_an_eighth_longer_will_do),
+        TEST(runs_of_one_length_are_parked_beside_each_other),
+        TEST(older_runs_make_room_within_the_bound),
+        TEST(the_bound_grows_with_what_is_live),
+        TEST(less_is_parked_where_less_may_stay),
         TEST(calloc_of_a_parked_run_is_zero),
         TEST(counts_and_walks_take_parked_runs_for_free),
         TEST(what_is_above_the_floor_goes_with_the_parked_runs),
         TEST(the_floor_falls_though_all_requests_find_a_parked_run),
         TEST(a_run_from_a_slot_resizes_and_parks_at_its_new_length),
         TEST(the_child_frees_what_was_parked_or_on_its_way),
+        TEST(the_child_parks_as_much_as_its_parent_could),
         TEST(threads_pass_buffers_on),
         TEST(random_blocks_keep_their_contents),
         TEST(wrong_pointers_end_in_their_line),

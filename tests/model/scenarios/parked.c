@@ -90,7 +90,9 @@ const struct model_scenario model_parked_flush = {
 /* What a free does before it would end the program. */
 static void free_if_live(void) {
     struct hak_extent *extent = hak_word_address(hak_registry_word(first));
-    bool is_freed = hak_parked_put(extent, first) || hak_run_free(extent, first);
+    void *evicted;
+    bool is_freed = hak_parked_put(extent, first, &evicted) || hak_run_free(extent, first);
+    MODEL_CHECK(evicted == NULL);
     /* relaxed: read after the threads */
     hak_atomic_store_relaxed(&freed[model_thread()], (unsigned)is_freed);
 }
