@@ -81,36 +81,33 @@ static void count_gone(struct shard *shard, uintptr_t pages) {
     (void)hak_atomic_add_relaxed(&shard->bytes, 0 - pages * hak_os_page_bytes()); /* relaxed: a sum */
 }
 
-/* The run in the slot, which then is the caller's; NULL if none of least to most pages is there. */
-static void *take_from(struct shard *shard, unsigned slot, uintptr_t least_pages, uintptr_t most_pages) {
+/* What the slot holds, which then is the caller's; 0 if that is no run of least to most pages. */
+static uintptr_t take_from(struct shard *shard, unsigned slot, uintptr_t least_pages, uintptr_t most_pages) {
     uintptr_t found = hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: the swap decides */
     uintptr_t pages = found & PAGES_MASK;
     /* acquire: pairs with the swap in put_into(): the block's last owner is through with it */
     if (found == 0 || pages < least_pages || pages > most_pages ||
         !hak_atomic_cas_acquire(&shard->slots[slot], &found, (uintptr_t)0)) {
-        return NULL;
+        return 0;
     }
     count_gone(shard, pages);
-    return (void *)(found & ~PAGES_MASK);
+    return found;
+}
+
+static void *address_in(uintptr_t value) {
+    return (void *)(value & ~PAGES_MASK);
 }
 
 /* Lengths that differ by an eighth are in one row or two that follow each other. */
-static void *find(struct shard *shard, unsigned pages) {
+static uintptr_t find(struct shard *shard, unsigned pages) {
     unsigned most_pages = pages + (pages >> LONGER_SHIFT);
     unsigned end = (row_of(most_pages) + 1) * WAYS;
-    void *p = NULL;
+    uintptr_t found = 0;
     HAK_ASSERT(end <= SLOTS);
-    for (unsigned slot = row_of(pages) * WAYS; slot < end && p == NULL; slot++) {
-        p = take_from(shard, slot, pages, most_pages);
+    for (unsigned slot = row_of(pages) * WAYS; slot < end && found == 0; slot++) {
+        found = take_from(shard, slot, pages, most_pages);
     }
-    return p;
-}
-
-/* The run, which is the caller's, is the program's. */
-static void hand_out(void *p) {
-    struct hak_extent *extent = extent_at(p);
-    /* relaxed: the caller's business until he hands the block on */
-    hak_atomic_store_relaxed(&extent->handed_pages[page_of(p)], extent->run_pages[page_of(p)]);
+    return found;
 }
 
 static bool is_much_live(void) {
@@ -144,22 +141,25 @@ void *hak_parked_take(size_t bytes) {
     if (!note_asked(shard, pages)) {
         return NULL;
     }
-    void *p = find(shard, pages);
-    if (p != NULL) {
-        hand_out(p);
+    uintptr_t found = find(shard, pages);
+    if (found == 0) {
+        return NULL;
     }
+    void *p = address_in(found);
+    /* relaxed: the caller's business until he hands the block on */
+    hak_atomic_store_relaxed(&extent_at(p)->handed_pages[page_of(p)], (uint16_t)(found & PAGES_MASK));
     return p;
 }
 
 /* A run of the shard that makes room, the caller's from now on; NULL when there is none. */
 static void *evict(struct shard *shard) {
     unsigned hand = hak_atomic_load_relaxed(&shard->hand); /* relaxed: whichever run it is */
-    void *p = NULL;
-    for (unsigned i = 0; i < SLOTS && p == NULL; i++) {
+    uintptr_t found = 0;
+    for (unsigned i = 0; i < SLOTS && found == 0; i++) {
         hak_atomic_store_relaxed(&shard->hand, (uint16_t)((hand + i + 1) % SLOTS)); /* relaxed: as above */
-        p = take_from(shard, (hand + i) % SLOTS, 0, PAGES_MAX);
+        found = take_from(shard, (hand + i) % SLOTS, 0, PAGES_MAX);
     }
-    return p;
+    return address_in(found);
 }
 
 /* Whether so many bytes more are within the bound: then they count as parked. */
@@ -246,8 +246,9 @@ void hak_parked_note_live(size_t live_bytes) {
 void hak_parked_flush(void) {
     for (unsigned i = 0; i < HAK_PARKED_SHARDS * SLOTS; i++) {
         struct shard *shard = &shards[i / SLOTS];
-        void *p = take_from(shard, i % SLOTS, 0, PAGES_MAX);
-        if (p != NULL) {
+        uintptr_t found = take_from(shard, i % SLOTS, 0, PAGES_MAX);
+        if (found != 0) {
+            void *p = address_in(found);
             hak_extent_live_to_free(extent_at(p), page_of(p));
         }
     }
