@@ -98,6 +98,11 @@ static void *address_in(uintptr_t value) {
     return (void *)(value & ~PAGES_MASK);
 }
 
+/* Whether anything is parked there, or was a moment ago. */
+static bool has_any(struct shard *shard) {
+    return hak_atomic_load_relaxed(&shard->bytes) != 0; /* relaxed: a hint */
+}
+
 /* Lengths that differ by an eighth are in one row or two that follow each other. */
 static uintptr_t find(struct shard *shard, unsigned pages) {
     unsigned most_pages = pages + (pages >> LONGER_SHIFT);
@@ -138,7 +143,7 @@ void *hak_parked_take(size_t bytes) {
     }
     struct shard *shard = own_shard();
     unsigned pages = (unsigned)(hak_os_page_round(bytes) / hak_os_page_bytes());
-    if (!note_asked(shard, pages)) {
+    if (!note_asked(shard, pages) || !has_any(shard)) {
         return NULL;
     }
     uintptr_t found = find(shard, pages);
@@ -243,14 +248,19 @@ void hak_parked_note_live(size_t live_bytes) {
               (live_bytes >> HAK_PARKED_LIVE_SHIFT));
 }
 
-void hak_parked_flush(void) {
-    for (unsigned i = 0; i < HAK_PARKED_SHARDS * SLOTS; i++) {
-        struct shard *shard = &shards[i / SLOTS];
-        uintptr_t found = take_from(shard, i % SLOTS, 0, PAGES_MAX);
+static void flush_shard(struct shard *shard) {
+    for (unsigned slot = 0; slot < SLOTS && has_any(shard); slot++) {
+        uintptr_t found = take_from(shard, slot, 0, PAGES_MAX);
         if (found != 0) {
             void *p = address_in(found);
             hak_extent_live_to_free(extent_at(p), page_of(p));
         }
+    }
+}
+
+void hak_parked_flush(void) {
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
+        flush_shard(&shards[i]);
     }
 }
 
