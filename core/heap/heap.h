@@ -64,6 +64,8 @@ struct homeward {
     _Atomic unsigned count; /* blocks since the last flush: at least those that are not counted yet */
     unsigned count_max;     /* so many are counted at once, */
     int64_t bytes_left;     /* or so many bytes of blocks more */
+    int32_t pages_left;     /* that blocks which stay may pin, as it was when last counted */
+    uint32_t refusals_left; /* until it is counted anew */
 };
 
 #define HAK_NEVER_SLOW         INT64_MAX /* allocations: more than a thread makes */

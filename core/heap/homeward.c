@@ -3,12 +3,15 @@
  */
 #include "heap/homeward.h"
 #include "conf/options.h"
+#include "heap/unified_cache.h"
 #include "slab/purge.h"
 #include <string.h>
 
 #define BATCH_BLOCKS     128u
 #define BATCH_IN_DEBT    4u    /* while memory is being given back: each block may be the last of its slab */
 #define UNCOUNTED_BLOCKS 4096u /* of all threads, which may all sleep then */
+#define PINNED_PAGES     1536u /* of all threads, of 4 KiB, below what caches hold of larger blocks */
+#define REFUSALS         32u   /* blocks that go home before what is pinned is counted again */
 
 /* Bytes of blocks that may be uncounted, by profile: they may be all that keeps their slabs from retiring. */
 static const uint32_t bound_bytes[] = {
@@ -17,10 +20,15 @@ static const uint32_t bound_bytes[] = {
     [HAK_PROFILE_THROUGHPUT] = 128 * 1024,
 };
 
+/* A thread's share of what all of them may hold. */
+static uint32_t share_of(uint32_t all) {
+    uint32_t threads = hak_heap_attached_count();
+    return all / (threads != 0 ? threads : 1);
+}
+
 /* How many may wait, now: beyond 32 threads the fewer the more there are. */
 static uint32_t batch_blocks(void) {
-    uint32_t threads = hak_heap_attached_count();
-    uint32_t share = UNCOUNTED_BLOCKS / (threads != 0 ? threads : 1);
+    uint32_t share = share_of(UNCOUNTED_BLOCKS);
     if (share <= BATCH_IN_DEBT || hak_purge_is_owed()) {
         return BATCH_IN_DEBT;
     }
@@ -63,6 +71,33 @@ HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, u
     }
     hak_tally_add(&homeward->tally, block, 1);
     hak_homeward_note(heap, class_idx);
+}
+
+/* What all caches of larger blocks may pin now, whosever the blocks are. */
+static int32_t pinned_pages(struct heap *heap) {
+    int32_t pages = 0;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        if (hak_class_block_bytes[c] > HAK_GOES_HOME_MAX_BYTES) {
+            pages += (int32_t)hak_cache_count(heap, c) * hak_homeward_pinned_pages(hak_class_block_bytes[c]);
+        }
+    }
+    return pages;
+}
+
+HAK_NOINLINE bool hak_homeward_may_pin(struct heap *heap, int32_t pages) {
+    struct homeward *homeward = &heap->homeward;
+    homeward->pages_left = 0;
+    if (homeward->refusals_left != 0) {
+        homeward->refusals_left--;
+        return false;
+    }
+    int32_t left = (int32_t)share_of(PINNED_PAGES) - pinned_pages(heap) - pages;
+    if (left < 0) {
+        homeward->refusals_left = REFUSALS;
+        return false;
+    }
+    homeward->pages_left = left;
+    return true;
 }
 
 void hak_homeward_forget(struct heap *heap) {

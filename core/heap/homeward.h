@@ -4,9 +4,12 @@
  * A small one is not handed out again by the thread that freed it: its neighbours, and the neighbours of its
  * header, are in use elsewhere, and every write would take a cache line from there. So the block is FREE, its
  * slab's, at once; only its count is put off, so that a remote free costs one store and a share of one atomic
- * addition. One of many lines may stay, since the header's alone is shared and its own are here already: in
- * place of the blocks that a refill would get, so that the cache holds and spills no more than without. All
- * functions: the owning thread, no lock held.
+ * addition.
+ * One of many lines may stay, on top of the cache, since the header's line alone is shared and its own are
+ * here already: in place of the blocks that a refill would get, so that the cache spills no sooner than
+ * without. Each pins a page at least, and a thread that never allocates again keeps them, so all caches of
+ * larger blocks of a thread together pin no more than its share of some MiB by them. All functions: the
+ * owning thread, no lock held.
  */
 #ifndef HAK_HEAP_HOMEWARD_H
 #define HAK_HEAP_HOMEWARD_H
@@ -17,8 +20,17 @@
 #define HAK_GOES_HOME_MAX_BYTES 512u
 #define HAK_STAYING_BYTES_MAX   32768u /* of a class: what stays the slabs of its owner do not get */
 
-/* Whether a freed block of that class stays, on top of the cache. */
-HAK_ALWAYS_INLINE bool hak_homeward_may_stay(const struct heap *heap, unsigned class_idx) {
+/* OS pages of 4 KiB that a cached block may be all that keeps. */
+HAK_INLINE int32_t hak_homeward_pinned_pages(size_t block_bytes) {
+    return (int32_t)(block_bytes / 4096 + 1);
+}
+
+/* As hak_homeward_may_stay() of a block that pins so many pages, when no more may be pinned as last counted.
+ */
+bool hak_homeward_may_pin(struct heap *heap, int32_t pages);
+
+/* Whether a freed block of that class stays: the caller then puts it on top of the cache. */
+HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
     const struct block_ref *top = hak_tls.top[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
@@ -26,7 +38,12 @@ HAK_ALWAYS_INLINE bool hak_homeward_may_stay(const struct heap *heap, unsigned c
         return false;
     }
     size_t cached = (size_t)(top - &state->array[1]);
-    return cached < state->refill_blocks && cached * block_bytes < HAK_STAYING_BYTES_MAX;
+    if (cached >= state->refill_blocks || cached * block_bytes >= HAK_STAYING_BYTES_MAX) {
+        return false;
+    }
+    int32_t pages = hak_homeward_pinned_pages(block_bytes);
+    heap->homeward.pages_left -= pages;
+    return HAK_LIKELY(heap->homeward.pages_left >= 0) || hak_homeward_may_pin(heap, pages);
 }
 
 /* Counts the blocks that are not counted yet. */

@@ -244,8 +244,9 @@ void hak_parked_note_live(size_t live_bytes) {
     if (live_bytes >= MUCH_LIVE_BYTES) {
         hak_hint_set(&was_much_live, true);
     }
+    size_t of_live_bytes = live_bytes >> hak_large_policy.floor_live_shift;
     set_bound(hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2) +
-              (live_bytes >> HAK_PARKED_LIVE_SHIFT));
+              of_live_bytes / HAK_PARKED_SHARDS);
 }
 
 static void flush_shard(struct shard *shard) {

@@ -16,11 +16,12 @@
 
 #include "large/extent.h"
 
-#define HAK_PARKED_BYTES_MAX   ((size_t)256 * 1024) /* of a run */
-#define HAK_PARKED_SHARDS      4u
-#define HAK_PARKED_SHARD_BYTES ((size_t)512 * 1024) /* the bound, */
-#define HAK_PARKED_LIVE_SHIFT  5u                   /* and for each shard a 32nd of what is live */
-#define HAK_PARKED_REMAINDERS  8u
+#define HAK_PARKED_BYTES_MAX ((size_t)256 * 1024) /* of a run */
+#define HAK_PARKED_SHARDS    4u
+#define HAK_PARKED_SHARD_BYTES                                                                               \
+    ((size_t)512 * 1024) /* the bound, and all shards as much of what is live as the floor                   \
+                             has (retain.h) */
+#define HAK_PARKED_REMAINDERS 8u
 
 /*
  * A run of the pages that `bytes` bytes need, or some more, handed out now; or NULL, and if the length was

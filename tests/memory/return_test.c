@@ -24,6 +24,11 @@
 #define THREADS_MAX  8u
 #define STRANGERS    300u
 #define HANDFUL      10u
+#define WARM         16u  /* strangers that have allocated before */
+#define WARM_SIZES   10u  /* of them, from WARM_BYTES on, that many bytes apart, */
+#define WARM_BYTES   640u /* above which freed blocks may stay where they are freed */
+#define WARM_STEP    128u
+#define WARM_BLOCKS  100u       /* of each size: what it takes until a thread caches it, and some */
 #define RETAIN_BYTES (64 * MIB) /* HAKMEM_RETAIN_MB, for what has come and gone again and again */
 #define WITHIN_MS    2000u
 #define POLL_MS      20u
@@ -37,8 +42,9 @@
 #define STRANGER_BYTES     (128 * KIB) /* half of it rss_kit.h's thread-local data */
 
 /* Who frees: each thread its own blocks, or the main thread those of a thread that sleeps or has ended, or
- * many threads, each of which sleeps then, those of one that sleeps. */
-enum freeing { OWNER_FREES, OWNER_SLEEPS, OWNER_HAS_ENDED, STRANGERS_FREE };
+ * many threads, each of which sleeps then, those of one that sleeps; or fewer that have allocated such blocks
+ * themselves, which others freed. */
+enum freeing { OWNER_FREES, OWNER_SLEEPS, OWNER_HAS_ENDED, STRANGERS_FREE, WARM_STRANGERS_FREE };
 
 /* What every thread does after the last free. */
 enum resting { SLEEPS, WORKS, WAITS_IN_EPOLL };
@@ -77,6 +83,8 @@ static const struct scenario scenarios[] = {
     {DEFAULTS, .name = "another thread frees for eight that sleep", .threads = 8, .freeing = OWNER_SLEEPS},
     {DEFAULTS, .name = "300 threads free and sleep", .freeing = STRANGERS_FREE,
      .bound_bytes = BOUND_BYTES + STRANGERS * STRANGER_BYTES},
+    {DEFAULTS, .name = "16 threads that have allocated before free and sleep", .freeing = WARM_STRANGERS_FREE,
+     .block_bytes = 904, .most_bytes = 1792, .bound_bytes = BOUND_BYTES + WARM * STRANGER_BYTES},
     {DEFAULTS, .name = "the owner has ended", .freeing = OWNER_HAS_ENDED},
     {DEFAULTS, .name = "eight owners have ended", .threads = 8, .freeing = OWNER_HAS_ENDED},
     {DEFAULTS, .name = "1 % stays live, scattered", .keep_every = 100, .bound_bytes = 0},
@@ -194,11 +202,30 @@ static void *run_share(void *context) {
     return NULL;
 }
 
+static void *warm_blocks[WARM][WARM_SIZES][WARM_BLOCKS];
+
+static void warm_up(void *blocks[WARM_SIZES][WARM_BLOCKS]) {
+    for (unsigned i = 0; i < WARM_SIZES * WARM_BLOCKS; i++) {
+        unsigned size = i / WARM_BLOCKS;
+        blocks[size][i % WARM_BLOCKS] = launder(malloc(WARM_BYTES + size * WARM_STEP));
+    }
+}
+
+static void cool_down(void) {
+    for (unsigned i = 0; i < WARM * WARM_SIZES * WARM_BLOCKS; i++) {
+        free((&warm_blocks[0][0][0])[i]);
+    }
+}
+
 /* Takes a handful of the blocks at a time, so that all have some of every slab. */
-static void *free_as_stranger(void *unused) {
+static void *free_as_stranger(void *warm) {
     static atomic_size_t next;
     size_t i;
     free(launder(malloc(1)));
+    if (warm != NULL) {
+        warm_up(warm);
+    }
+    pthread_barrier_wait(&freed);
     pthread_barrier_wait(&freed);
     while ((i = atomic_fetch_add(&next, HANDFUL)) < shares[0].count) {
         for (size_t k = i; k < i + HANDFUL && k < shares[0].count; k++) {
@@ -208,14 +235,24 @@ static void *free_as_stranger(void *unused) {
     }
     pthread_barrier_wait(&freed);
     rest(SLEEPS);
-    return unused;
+    return NULL;
 }
 
-static void free_by_strangers(pthread_t *strangers) {
-    for (unsigned i = 0; i < STRANGERS; i++) {
-        CHECK(pthread_create(&strangers[i], NULL, free_as_stranger, NULL) == 0);
+static unsigned strangers_of(const struct scenario *scenario) {
+    return scenario->freeing == STRANGERS_FREE        ? STRANGERS
+           : scenario->freeing == WARM_STRANGERS_FREE ? WARM
+                                                      : 0;
+}
+
+static void free_by_strangers(const struct scenario *scenario, pthread_t *strangers) {
+    bool are_warm = scenario->freeing == WARM_STRANGERS_FREE;
+    for (unsigned i = 0; i < strangers_of(scenario); i++) {
+        void *warm = are_warm ? warm_blocks[i] : NULL;
+        CHECK(pthread_create(&strangers[i], NULL, free_as_stranger, warm) == 0);
     }
     pthread_barrier_wait(&freed); /* all are there */
+    cool_down();
+    pthread_barrier_wait(&freed);
     pthread_barrier_wait(&freed);
 }
 
@@ -248,8 +285,8 @@ static pthread_t strangers[STRANGERS];
 static void free_for_others(const struct scenario *scenario) {
     if (scenario->freeing == OWNER_FREES) {
         pthread_barrier_wait(&freed);
-    } else if (scenario->freeing == STRANGERS_FREE) {
-        free_by_strangers(strangers);
+    } else if (strangers_of(scenario) != 0) {
+        free_by_strangers(scenario, strangers);
     } else {
         for (unsigned i = 0; i < scenario->threads; i++) {
             free_share(&shares[i]);
@@ -270,8 +307,8 @@ static int run_scenario(const struct scenario *scenario) {
     size_t before_bytes = rss_bytes();
     pthread_barrier_init(&filled, NULL, scenario->threads + 1);
     pthread_barrier_init(&measured, NULL, scenario->threads + 1);
-    bool is_freed_by_strangers = scenario->freeing == STRANGERS_FREE;
-    pthread_barrier_init(&freed, NULL, (is_freed_by_strangers ? STRANGERS : scenario->threads) + 1);
+    unsigned stranger_count = strangers_of(scenario);
+    pthread_barrier_init(&freed, NULL, (stranger_count != 0 ? stranger_count : scenario->threads) + 1);
     for (unsigned i = 0; i < scenario->threads; i++) {
         size_t from = count * i / scenario->threads;
         size_t to = count * (i + 1) / scenario->threads;
@@ -303,7 +340,7 @@ static int run_scenario(const struct scenario *scenario) {
     for (unsigned i = 0; scenario->freeing != OWNER_HAS_ENDED && i < scenario->threads; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }
-    for (unsigned i = 0; is_freed_by_strangers && i < STRANGERS; i++) {
+    for (unsigned i = 0; i < stranger_count; i++) {
         CHECK(pthread_join(strangers[i], NULL) == 0);
     }
     CHECK(full_bytes > before_bytes + scenario->total_bytes / 100 * 95); /* what is freed had been there */

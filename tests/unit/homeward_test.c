@@ -491,6 +491,66 @@ static void no_more_stay_than_a_refill_would_bring(void **state) {
     on_thread(free_more_than_a_refill, NULL);
 }
 
+#define LARGER_CLASSES 27u /* at most */
+#define EACH_CLASS     60u
+#define HOLDERS        30u
+#define PINNED_OF_ALL  1536u /* pages of 4 KiB */
+
+static void *hold_a_heap(void *barrier);
+static void *of_classes[LARGER_CLASSES][EACH_CLASS];
+
+/* What the caches of larger blocks may pin. */
+static unsigned pinned_pages(struct heap *heap) {
+    unsigned pages = 0;
+    for (unsigned c = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1; c < HAK_CLASS_COUNT; c++) {
+        pages += hak_cache_count(heap, c) * (unsigned)hak_homeward_pinned_pages(hak_class_block_bytes[c]);
+    }
+    return pages;
+}
+
+static void *free_some_of_all_classes(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    unsigned share = PINNED_OF_ALL / hak_heap_attached_count();
+    unsigned first = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1;
+    for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
+        CHECK(hak_cache_make_hot(heap, c, 1000));
+    }
+    for (unsigned i = 0; i < (HAK_CLASS_COUNT - first) * EACH_CLASS; i++) {
+        hak_free(of_classes[i % (HAK_CLASS_COUNT - first)][i / (HAK_CLASS_COUNT - first)]);
+        CHECK(pinned_pages(heap) <= share);
+    }
+    CHECK(pinned_pages(heap) > share / 2);
+    hak_trim(0); /* which empties the caches */
+    CHECK(pinned_pages(heap) == 0);
+    unsigned refused = 0;
+    while (!hak_homeward_may_pin(heap, 1)) {
+        CHECK(++refused < 100);
+    }
+    return NULL;
+}
+
+/* Threads that only free keep what stays, of each class that they have ever used. */
+static void all_classes_of_all_threads_together_keep_little(void **state) {
+    (void)state;
+    static pthread_t holders[HOLDERS];
+    pthread_barrier_t barrier;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, HOLDERS + 1), 0);
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        assert_int_equal(pthread_create(&holders[i], NULL, hold_a_heap, &barrier), 0);
+    }
+    (void)pthread_barrier_wait(&barrier);
+    unsigned first = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1;
+    for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
+        blocks_take(of_classes[c - first], EACH_CLASS, hak_class_block_bytes[c]);
+    }
+    on_thread(free_some_of_all_classes, NULL);
+    (void)pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        assert_int_equal(pthread_join(holders[i], NULL), 0);
+    }
+}
+
 static void *free_and_stay_cold(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
@@ -672,6 +732,7 @@ int main(void) {
         TEST(own_blocks_of_any_unit_are_handed_out_again_at_once),
         TEST(an_adopted_slab_is_tagged_anew),
         TEST(first_units_of_a_heap_are_told_from_all_else),
+        TEST(all_classes_of_all_threads_together_keep_little),
         TEST(many_threads_put_off_no_more_than_few), /* the last: afterwards there are many heaps */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,7 +174,8 @@ static void the_bound_grows_with_what_is_live(void **state) {
     for (unsigned i = 0; i < RUNS; i++) {
         release(runs[i]);
     }
-    size_t bound_bytes = HAK_PARKED_SHARD_BYTES + (64 * MIB >> HAK_PARKED_LIVE_SHIFT);
+    size_t bound_bytes =
+        HAK_PARKED_SHARD_BYTES + (64 * MIB >> hak_large_policy.floor_live_shift) / HAK_PARKED_SHARDS;
     assert_in_range(parked_bytes(), 2 * MIB, bound_bytes * 5 / 4);
     release(live);
     pay_debts();
@@ -198,6 +199,27 @@ static void less_is_parked_where_less_may_stay(void **state) {
     release(q);
     assert_in_range(parked_bytes(), 0, 64 * KIB);
     hak_large_policy.floor_bytes = floor_bytes;
+    check_all_freed();
+}
+
+/* M_TRIM_THRESHOLD: what may stay does not grow with what is live, nor does what is parked. */
+static void a_set_floor_is_not_exceeded_however_much_is_live(void **state) {
+    (void)state;
+    struct hak_large_policy policy = hak_large_policy;
+    char *live = must_alloc(64 * MIB);
+    enum { RUNS = 40 };
+    char *runs[RUNS];
+    hak_retain_set_floor(4 * MIB);
+    for (unsigned i = 0; i < RUNS; i++) {
+        runs[i] = must_alloc((20 + i) * hak_os_page_bytes());
+    }
+    for (unsigned i = 0; i < RUNS; i++) {
+        release(runs[i]);
+    }
+    assert_in_range(parked_bytes(), 1, HAK_PARKED_SHARD_BYTES * 5 / 4);
+    hak_large_policy = policy;
+    release(live);
+    pay_debts();
     check_all_freed();
 }
 
@@ -465,6 +487,7 @@ int main(void) {
         TEST(older_runs_make_room_within_the_bound),
         TEST(the_bound_grows_with_what_is_live),
         TEST(less_is_parked_where_less_may_stay),
+        TEST(a_set_floor_is_not_exceeded_however_much_is_live),
         TEST(calloc_of_a_parked_run_is_zero),
         TEST(counts_and_walks_take_parked_runs_for_free),
         TEST(what_is_above_the_floor_goes_with_the_parked_runs),
