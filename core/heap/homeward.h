@@ -34,7 +34,9 @@ HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_i
     const struct class_state *state = &heap->classes[class_idx];
     const struct block_ref *top = hak_tls.top[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
-    if (block_bytes <= HAK_GOES_HOME_MAX_BYTES || top->block == HAK_CACHE_STOP) {
+    /* In this order: where sizes are mixed the second cannot be predicted, but a thread that frees alone
+     * caches none. */
+    if (top->block == HAK_CACHE_STOP || block_bytes <= HAK_GOES_HOME_MAX_BYTES) {
         return false;
     }
     size_t cached = (size_t)(top - &state->array[1]);
