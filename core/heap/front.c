@@ -322,13 +322,12 @@ static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class
 
 HAK_ALWAYS_INLINE void free_foreign(struct heap *heap, void *block, hak_header *header, unsigned class_idx,
                                     const char *function) {
-    hak_count_free(class_idx);
     if (hak_homeward_may_stay(heap, class_idx)) {
-        hak_live_to_cached(header, block, class_idx, function);
-        *hak_tls.top[class_idx]++ = (struct block_ref){.block = block, .header = header};
+        hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
         return;
     }
     hak_live_to_free(header, block, class_idx, function);
+    hak_count_free(class_idx);
     hak_homeward_add(heap, block, class_idx);
 }
 

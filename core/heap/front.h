@@ -258,7 +258,7 @@ HAK_ALWAYS_INLINE bool hak_first_is_live(const struct hak_registry *registry, ha
     return !hak_atomic_byte_differs_relaxed(*header, live_header);
 }
 
-/* Puts a live block of the caller's on top of its class's cache. */
+/* Puts a live block of an own slab, or one that may stay (homeward.h), on top of its class's cache. */
 HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t live_header,
                                     const char *function) {
     live_header = hak_in_register(live_header); /* each use has the difference in its address, as in malloc */

@@ -18,7 +18,7 @@
  * Rows of slots: one for each length below 16 pages, eight for each doubling above. A slot holds a run's
  * address with its length in pages in the low bits, or 0.
  */
-#define PAGES_MAX  64u
+#define PAGES_MAX  ((unsigned)(HAK_PARKED_BYTES_MAX / 4096))
 #define ROWS       34u /* of what a request of PAGES_MAX looks for, too */
 #define WAYS       4u
 #define SLOTS      (ROWS * WAYS)
@@ -45,7 +45,7 @@ HAK_CONTENDED static struct shard shards[HAK_PARKED_SHARDS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
 
-_Static_assert(HAK_PARKED_BYTES_MAX / 4096 <= PAGES_MAX && PAGES_MAX < ASKED_ONCE, "a length has its row");
+_Static_assert(PAGES_MAX == 64, "ROWS is for so many");
 _Static_assert(HAK_PARKED_BYTES_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
 
 /* Threads take shards in turn. */
@@ -161,9 +161,10 @@ static void *evict(struct shard *shard) {
     unsigned hand = hak_atomic_load_relaxed(&shard->hand); /* relaxed: whichever run it is */
     uintptr_t found = 0;
     for (unsigned i = 0; i < SLOTS && found == 0; i++) {
-        hak_atomic_store_relaxed(&shard->hand, (uint16_t)((hand + i + 1) % SLOTS)); /* relaxed: as above */
-        found = take_from(shard, (hand + i) % SLOTS, 0, PAGES_MAX);
+        found = take_from(shard, hand, 0, PAGES_MAX);
+        hand = (hand + 1) % SLOTS;
     }
+    hak_atomic_store_relaxed(&shard->hand, (uint16_t)hand); /* relaxed: as above */
     return address_in(found);
 }
 

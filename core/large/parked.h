@@ -16,12 +16,12 @@
 
 #include "large/extent.h"
 
-#define HAK_PARKED_BYTES_MAX ((size_t)256 * 1024) /* of a run */
-#define HAK_PARKED_SHARDS    4u
-#define HAK_PARKED_SHARD_BYTES                                                                               \
-    ((size_t)512 * 1024) /* the bound, and all shards as much of what is live as the floor                   \
-                             has (retain.h) */
+#define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run */
+#define HAK_PARKED_SHARDS     4u
 #define HAK_PARKED_REMAINDERS 8u
+
+/* What a shard may park, beside its part of the share of what is live that the floor has (retain.h). */
+#define HAK_PARKED_SHARD_BYTES ((size_t)512 * 1024)
 
 /*
  * A run of the pages that `bytes` bytes need, or some more, handed out now; or NULL, and if the length was

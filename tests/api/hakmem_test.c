@@ -78,8 +78,8 @@ static void good_size_is_the_usable_size_of_a_block(void **state) {
         size_t bytes = i < 70000 ? i : rng_log_between(&rng, 70000, 64 * MIB);
         void *block = hak_malloc(bytes);
         assert_non_null(block);
-        size_t more_bytes = hak_usable_size(block) - hak_good_size(bytes);
         size_t good_bytes = hak_good_size(bytes);
+        size_t more_bytes = hak_usable_size(block) - good_bytes;
         assert_true(more_bytes == 0 || (bytes >= MIB && more_bytes < bytes / 4 && more_bytes < MIB) ||
                     (bytes > 32 * KIB && more_bytes <= good_bytes / 8));
         hak_free(block);

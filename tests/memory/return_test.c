@@ -202,18 +202,19 @@ static void *run_share(void *context) {
     return NULL;
 }
 
-static void *warm_blocks[WARM][WARM_SIZES][WARM_BLOCKS];
+static void *warm_blocks[WARM][WARM_SIZES * WARM_BLOCKS];
 
-static void warm_up(void *blocks[WARM_SIZES][WARM_BLOCKS]) {
+static void warm_up(void **blocks) {
     for (unsigned i = 0; i < WARM_SIZES * WARM_BLOCKS; i++) {
-        unsigned size = i / WARM_BLOCKS;
-        blocks[size][i % WARM_BLOCKS] = launder(malloc(WARM_BYTES + size * WARM_STEP));
+        blocks[i] = launder(malloc(WARM_BYTES + i / WARM_BLOCKS * WARM_STEP));
     }
 }
 
 static void cool_down(void) {
-    for (unsigned i = 0; i < WARM * WARM_SIZES * WARM_BLOCKS; i++) {
-        free((&warm_blocks[0][0][0])[i]);
+    for (unsigned i = 0; i < WARM; i++) {
+        for (unsigned k = 0; k < WARM_SIZES * WARM_BLOCKS; k++) {
+            free(warm_blocks[i][k]);
+        }
     }
 }
 
@@ -239,9 +240,8 @@ static void *free_as_stranger(void *warm) {
 }
 
 static unsigned strangers_of(const struct scenario *scenario) {
-    return scenario->freeing == STRANGERS_FREE        ? STRANGERS
-           : scenario->freeing == WARM_STRANGERS_FREE ? WARM
-                                                      : 0;
+    static const unsigned counts[] = {[STRANGERS_FREE] = STRANGERS, [WARM_STRANGERS_FREE] = WARM};
+    return counts[scenario->freeing];
 }
 
 static void free_by_strangers(const struct scenario *scenario, pthread_t *strangers) {

@@ -409,10 +409,14 @@ static void a_foreign_block_is_not_handed_out_where_it_was_freed(void **state) {
     }
 }
 
+/* The first class whose blocks may stay where they are freed. */
+static unsigned first_larger_class(void) {
+    return hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1;
+}
+
 /* Blocks of the first class above the bound if is_above, else of the last that goes home. */
 static size_t bytes_at_bound(bool is_above) {
-    unsigned class_idx = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + is_above;
-    return hak_class_block_bytes[class_idx];
+    return hak_class_block_bytes[first_larger_class() - !is_above];
 }
 
 static void *free_one_and_see_it_go(void *foreign) {
@@ -502,7 +506,7 @@ static void *of_classes[LARGER_CLASSES][EACH_CLASS];
 /* What the caches of larger blocks may pin. */
 static unsigned pinned_pages(struct heap *heap) {
     unsigned pages = 0;
-    for (unsigned c = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1; c < HAK_CLASS_COUNT; c++) {
+    for (unsigned c = first_larger_class(); c < HAK_CLASS_COUNT; c++) {
         pages += hak_cache_count(heap, c) * (unsigned)hak_homeward_pinned_pages(hak_class_block_bytes[c]);
     }
     return pages;
@@ -512,13 +516,15 @@ static void *free_some_of_all_classes(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
     unsigned share = PINNED_OF_ALL / hak_heap_attached_count();
-    unsigned first = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1;
+    unsigned first = first_larger_class();
     for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
         CHECK(hak_cache_make_hot(heap, c, 1000));
     }
-    for (unsigned i = 0; i < (HAK_CLASS_COUNT - first) * EACH_CLASS; i++) {
-        hak_free(of_classes[i % (HAK_CLASS_COUNT - first)][i / (HAK_CLASS_COUNT - first)]);
-        CHECK(pinned_pages(heap) <= share);
+    for (unsigned i = 0; i < EACH_CLASS; i++) {
+        for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
+            hak_free(of_classes[c - first][i]);
+            CHECK(pinned_pages(heap) <= share);
+        }
     }
     CHECK(pinned_pages(heap) > share / 2);
     hak_trim(0); /* which empties the caches */
@@ -540,7 +546,7 @@ static void all_classes_of_all_threads_together_keep_little(void **state) {
         assert_int_equal(pthread_create(&holders[i], NULL, hold_a_heap, &barrier), 0);
     }
     (void)pthread_barrier_wait(&barrier);
-    unsigned first = hak_class_of(HAK_GOES_HOME_MAX_BYTES) + 1;
+    unsigned first = first_larger_class();
     for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
         blocks_take(of_classes[c - first], EACH_CLASS, hak_class_block_bytes[c]);
     }

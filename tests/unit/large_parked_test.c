@@ -163,17 +163,22 @@ static void older_runs_make_room_within_the_bound(void **state) {
     check_all_freed();
 }
 
-static void the_bound_grows_with_what_is_live(void **state) {
-    (void)state;
+/* More than any bound here, all of them live before the first is freed. */
+static void release_many_lengths(void) {
     enum { RUNS = 40 };
     char *runs[RUNS];
-    char *live = must_alloc(64 * MIB);
     for (unsigned i = 0; i < RUNS; i++) {
         runs[i] = must_alloc((20 + i) * hak_os_page_bytes());
     }
     for (unsigned i = 0; i < RUNS; i++) {
         release(runs[i]);
     }
+}
+
+static void the_bound_grows_with_what_is_live(void **state) {
+    (void)state;
+    char *live = must_alloc(64 * MIB);
+    release_many_lengths();
     size_t bound_bytes =
         HAK_PARKED_SHARD_BYTES + (64 * MIB >> hak_large_policy.floor_live_shift) / HAK_PARKED_SHARDS;
     assert_in_range(parked_bytes(), 2 * MIB, bound_bytes * 5 / 4);
@@ -207,15 +212,8 @@ static void a_set_floor_is_not_exceeded_however_much_is_live(void **state) {
     (void)state;
     struct hak_large_policy policy = hak_large_policy;
     char *live = must_alloc(64 * MIB);
-    enum { RUNS = 40 };
-    char *runs[RUNS];
     hak_retain_set_floor(4 * MIB);
-    for (unsigned i = 0; i < RUNS; i++) {
-        runs[i] = must_alloc((20 + i) * hak_os_page_bytes());
-    }
-    for (unsigned i = 0; i < RUNS; i++) {
-        release(runs[i]);
-    }
+    release_many_lengths();
     assert_in_range(parked_bytes(), 1, HAK_PARKED_SHARD_BYTES * 5 / 4);
     hak_large_policy = policy;
     release(live);
