@@ -66,6 +66,8 @@ struct homeward {
     int64_t bytes_left;     /* or so many bytes of blocks more */
     int32_t pages_left;     /* that blocks which stay may pin, as it was when last counted */
     uint32_t refusals_left; /* until it is counted anew */
+    uint32_t row_left;      /* blocks that may stay before the thread allocates again, */
+    int64_t until_slow;     /* which it has done when its own (struct hak_tls) is another */
 };
 
 #define HAK_NEVER_SLOW         INT64_MAX /* allocations: more than a thread makes */

@@ -7,9 +7,11 @@
  * addition.
  * One of many lines may stay, on top of the cache, since the header's line alone is shared and its own are
  * here already: in place of the blocks that a refill would get, so that the cache spills no sooner than
- * without. Each pins a page at least, and a thread that never allocates again keeps them, so all caches of
- * larger blocks of a thread together pin no more than its share of some MiB by them. All functions: the
- * owning thread, no lock held.
+ * without. That is for a thread which replaces blocks one by one. Where it frees several in a row, without an
+ * allocation in between, they are what another thread handed over and has in its cache yet: all but the first
+ * two go home. Each that stays pins a page at least, and a thread that never allocates again keeps them, so
+ * all caches of larger blocks of a thread together pin no more than its share of some MiB by them. All
+ * functions: the owning thread, no lock held.
  */
 #ifndef HAK_HEAP_HOMEWARD_H
 #define HAK_HEAP_HOMEWARD_H
@@ -19,6 +21,7 @@
 
 #define HAK_GOES_HOME_MAX_BYTES 512u
 #define HAK_STAYING_BYTES_MAX   32768u /* of a class: what stays the slabs of its owner do not get */
+#define HAK_STAYING_IN_ROW_MAX  2u     /* between two allocations */
 
 /* OS pages of 4 KiB that a cached block may be all that keeps. */
 HAK_INLINE int32_t hak_homeward_pinned_pages(size_t block_bytes) {
@@ -29,14 +32,27 @@ HAK_INLINE int32_t hak_homeward_pinned_pages(size_t block_bytes) {
  */
 bool hak_homeward_may_pin(struct heap *heap, int32_t pages);
 
+/* Whether the thread has freed as many foreign blocks as may stay since it allocated last. */
+HAK_ALWAYS_INLINE bool hak_homeward_is_in_row(struct homeward *homeward) {
+    if (hak_tls.until_slow != homeward->until_slow) {
+        homeward->until_slow = hak_tls.until_slow;
+        homeward->row_left = HAK_STAYING_IN_ROW_MAX;
+    }
+    if (homeward->row_left == 0) {
+        return true;
+    }
+    homeward->row_left--;
+    return false;
+}
+
 /* Whether a freed block of that class stays: the caller then puts it on top of the cache. */
 HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
     const struct block_ref *top = hak_tls.top[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
-    /* In this order: where sizes are mixed the second cannot be predicted, but a thread that frees alone
-     * caches none. */
-    if (top->block == HAK_CACHE_STOP || block_bytes <= HAK_GOES_HOME_MAX_BYTES) {
+    /* The size last: where sizes are mixed it cannot be predicted. */
+    if (hak_homeward_is_in_row(&heap->homeward) || top->block == HAK_CACHE_STOP ||
+        block_bytes <= HAK_GOES_HOME_MAX_BYTES) {
         return false;
     }
     size_t cached = (size_t)(top - &state->array[1]);

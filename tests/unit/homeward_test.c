@@ -419,6 +419,12 @@ static size_t bytes_at_bound(bool is_above) {
     return hak_class_block_bytes[first_larger_class() - !is_above];
 }
 
+/* As a thread does that replaces blocks one by one. */
+static void allocate_and_free(void *foreign) {
+    hak_free(hak_malloc(16));
+    hak_free(foreign);
+}
+
 static void *free_one_and_see_it_go(void *foreign) {
     unsigned class_idx = class_of(foreign);
     CHECK(hak_cache_make_hot(hak_heap_attach(), class_idx, 0));
@@ -432,7 +438,7 @@ static void *free_one_and_get_it_again(void *foreign) {
     struct heap *heap = hak_heap_attach();
     unsigned class_idx = class_of(foreign);
     CHECK(hak_cache_make_hot(heap, class_idx, 0));
-    hak_free(foreign);
+    allocate_and_free(foreign);
     CHECK(header_of(foreign) == HAK_HEADER_CACHED);
     CHECK(heap->homeward.count == 0);
     CHECK(hak_malloc(hak_class_block_bytes[class_idx]) == foreign);
@@ -474,7 +480,7 @@ static void *free_more_than_a_refill(void *is_for_all_refills) {
     CHECK(room < capacity && room < BLOCKS / 2);
     for (unsigned i = 0; i < BLOCKS; i++) {
         CHECK(hak_cache_count(heap, class_idx) == (i < room ? i : room));
-        hak_free(blocks[i]);
+        allocate_and_free(blocks[i]);
     }
     CHECK(state->capacity_blocks == capacity);
     CHECK(state->counters.cache_spills == 0);
@@ -493,6 +499,34 @@ static void no_more_stay_than_a_refill_would_bring(void **state) {
     on_thread(free_more_than_a_refill, &step); /* a large array, of which the bytes are the bound */
     take_blocks(16384, BLOCKS);
     on_thread(free_more_than_a_refill, NULL);
+}
+
+#define ROWS 3u
+
+static void *free_in_rows(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = class_of(blocks[0]);
+    CHECK(hak_cache_make_hot(heap, class_idx, 0));
+    CHECK(ROWS * HAK_STAYING_IN_ROW_MAX < room_for_foreign(&heap->classes[class_idx], 1000));
+    for (unsigned row = 0; row < ROWS; row++) {
+        hak_free(hak_malloc(16));
+        for (unsigned i = row * (BLOCKS / ROWS); i < (row + 1) * (BLOCKS / ROWS); i++) {
+            hak_free(blocks[i]);
+        }
+        CHECK(hak_cache_count(heap, class_idx) == (row + 1) * HAK_STAYING_IN_ROW_MAX);
+        CHECK(header_of(blocks[row * (BLOCKS / ROWS)]) == HAK_HEADER_CACHED);
+        CHECK(header_of(blocks[(row + 1) * (BLOCKS / ROWS) - 1]) == HAK_HEADER_FREE);
+    }
+    return NULL;
+}
+
+/* What is freed in a row was handed over by a thread that has it in its cache. */
+static void of_a_row_the_first_two_stay(void **state) {
+    (void)state;
+    take_blocks(1000, BLOCKS);
+    on_thread(free_in_rows, NULL);
+    blocks_free(&blocks[ROWS * (BLOCKS / ROWS)], BLOCKS % ROWS);
 }
 
 #define LARGER_CLASSES 27u /* at most */
@@ -522,7 +556,7 @@ static void *free_some_of_all_classes(void *unused) {
     }
     for (unsigned i = 0; i < EACH_CLASS; i++) {
         for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
-            hak_free(of_classes[c - first][i]);
+            allocate_and_free(of_classes[c - first][i]);
             CHECK(pinned_pages(heap) <= share);
         }
     }
@@ -536,7 +570,7 @@ static void *free_some_of_all_classes(void *unused) {
     return NULL;
 }
 
-/* Threads that only free keep what stays, of each class that they have ever used. */
+/* Threads that seldom allocate keep what stays, of each class that they have ever used. */
 static void all_classes_of_all_threads_together_keep_little(void **state) {
     (void)state;
     static pthread_t holders[HOLDERS];
@@ -579,7 +613,7 @@ static void *free_and_fork(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
     CHECK(hak_cache_make_hot(heap, class_of(blocks[0]), 0));
-    hak_free(blocks[0]);
+    allocate_and_free(blocks[0]);
     CHECK(header_of(blocks[0]) == HAK_HEADER_CACHED);
     pid_t pid = fork();
     if (pid == 0) {
@@ -732,6 +766,7 @@ int main(void) {
         TEST(a_foreign_block_is_not_handed_out_where_it_was_freed),
         TEST(a_block_of_many_lines_is_handed_out_where_it_was_freed),
         TEST(no_more_stay_than_a_refill_would_bring),
+        TEST(of_a_row_the_first_two_stay),
         TEST(none_stay_with_a_thread_that_allocates_none),
         TEST(a_block_that_stays_is_free_in_a_child),
         TEST(foreign_blocks_of_any_unit_go_home),
