@@ -91,6 +91,10 @@ struct heap {
     _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
     uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */
     uint64_t wide;                            /* owner only: mask of classes that are wider, see width.h */
+    size_t row_bytes;                         /* owner only: what caches had no room for since a refill */
+    uint32_t row_ended_ms;                    /* owner only: when that last was much, low bits */
+    bool is_ending;                           /* owner only: that is the end of something, see width.h */
+    uint8_t last_narrowed;                    /* owner only: the class that was narrowed last then */
     struct homeward homeward;
     struct sampling sampling;
     struct class_state classes[HAK_CLASS_COUNT];

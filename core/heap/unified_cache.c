@@ -157,14 +157,23 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + have];
 }
 
-/* Returns the `count` oldest blocks to their slabs. */
-static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
+/* Returns the `count` oldest blocks to their slabs. A purge step that is owed stays so. */
+static void return_oldest_owing(struct heap *heap, unsigned class_idx, unsigned count) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned had = hak_cache_count(heap, class_idx);
-    unsigned foreign = hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
+    unsigned foreign =
+        hak_blocks_return_owing(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
     HAK_COUNT(&state->counters, remote_frees, foreign);
     memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
+}
+
+/* The same, and makes that step. */
+static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
+    return_oldest_owing(heap, class_idx, count);
+    if (hak_purge_is_owed()) {
+        hak_purge_step();
+    }
 }
 
 /* Takes the capacity one step down; what is at its least returns `count` blocks. */
@@ -181,23 +190,56 @@ static void spill_narrowing(struct heap *heap, unsigned class_idx, unsigned coun
     }
 }
 
+/* How many blocks a plain spill returns. */
+static unsigned older_half(struct heap *heap, unsigned class_idx) {
+    return (hak_cache_count(heap, class_idx) + 1) / 2;
+}
+
+/* Brings a class down to the capacity that it has when all ends. False if it has that. */
+static bool narrow_to_end(struct heap *heap, unsigned class_idx) {
+    unsigned least = hak_width_least_at_end(class_idx);
+    if (heap->classes[class_idx].capacity_blocks <= least) {
+        return false;
+    }
+    unsigned count = hak_cache_count(heap, class_idx);
+    hak_width_end(heap, class_idx);
+    return_oldest_owing(heap, class_idx, count > least ? count - least : 0);
+    (void)resize(heap, class_idx, least);
+    return true;
+}
+
+/* While what all caches of the thread hold ends: the next class that is wider than it need be, if one is. */
+static void narrow_next(struct heap *heap) {
+    for (unsigned i = 0; i < HAK_CLASS_COUNT; i++) {
+        heap->last_narrowed = (uint8_t)(heap->last_narrowed + 1) % HAK_CLASS_COUNT;
+        if (narrow_to_end(heap, heap->last_narrowed)) {
+            return;
+        }
+    }
+}
+
 void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
+    bool has_rows = hak_options.tiny_refill_count == 0; /* else no refill is noted, which would end one */
+    bool ends = has_rows && hak_width_note_overflow(heap, class_idx, older_half(heap, class_idx));
     if (is_ping_pong) {
         hak_width_note_swing(heap, class_idx);
     }
     state->refills_in_row = 0;
     hak_supply_set_exports(heap, class_idx, false);
-    if (is_ping_pong && grow(heap, class_idx)) {
+    if (is_ping_pong && !ends && grow(heap, class_idx)) {
         return;
+    }
+    bool is_owed = hak_purge_is_owed();
+    if (ends && !is_owed) {
+        narrow_next(heap);
     }
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
-    unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
-    bool is_owed = hak_purge_is_owed();
-    bool has_rows = hak_options.tiny_refill_count == 0; /* else no refill is noted, which would end one */
-    if (is_owed || (has_rows && hak_width_note_spill(heap, class_idx, half))) {
+    unsigned half = older_half(heap, class_idx);
+    ends |= has_rows && hak_width_note_spill(heap, class_idx, half);
+    if (is_owed || ends) {
         /* Each block that stays here may pin an OS page of a slab that nobody needs. */
         spill_narrowing(heap, class_idx, is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half);
     } else {

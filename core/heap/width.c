@@ -14,14 +14,17 @@
 #define SWINGS_TO_WIDEN   6u
 #define REFILLS_OF_SWING  3u
 #define LOOKS_TO_NARROW   8u
-#define PROOFS_TO_DOUBLE  32u  /* rows of refills that end at the bound, */
-#define FEW_BLOCKS        128u /* where it is fewer: chance alone moves as many to and fro */
-#define CAPACITIES_OF_END 2u   /* spilled in a row */
+#define PROOFS_TO_DOUBLE  32u                  /* rows of refills that end at the bound, */
+#define FEW_BLOCKS        128u                 /* where it is fewer: chance alone moves as many to and fro */
+#define CAPACITIES_OF_END 2u                   /* spilled in a row */
+#define BYTES_OF_END      ((size_t)512 * 1024) /* in a row of all classes */
 #define END_AGAIN_MS      1000u /* what ends again within this time was built up in between, and will be again */
 #define LEAST             30u    /* blocks that a cache is narrowed to, */
 #define LEAST_BYTES       16384u /* or fewer, where they are more than that, */
 #define LEAST_OF_MANY     14u    /* or the threads are many, */
 #define LEAST_OF_LARGE    6u     /* or very many */
+#define LARGEST_BYTES     65536u /* where even those are more than that and all classes end, */
+#define LEAST_OF_LARGEST  2u     /* so many, since each may keep a slab of several units */
 #define MANY_THREADS      16u
 #define VERY_MANY_THREADS 32u
 #define WIDE_FLOORS       4u /* what all classes of a thread may be wider by, in constant parts of the floor */
@@ -55,6 +58,11 @@ unsigned hak_width_least(unsigned class_idx) {
         capacity = (capacity - 2) / 2;
     }
     return capacity;
+}
+
+unsigned hak_width_least_at_end(unsigned class_idx) {
+    unsigned capacity = hak_width_least(class_idx);
+    return capacity * hak_class_block_bytes[class_idx] > LARGEST_BYTES ? LEAST_OF_LARGEST : capacity;
 }
 
 static size_t wider_bytes(unsigned class_idx, unsigned doublings) {
@@ -160,11 +168,11 @@ static bool has_doubled(unsigned before, unsigned sum) {
     return hak_log2(before) != hak_log2(sum);
 }
 
-/* Of spills in a row that have come that far: whether they are the first ones for long. */
-static bool begins_end(struct class_width *width) {
+/* Of a row that has come that far: whether it is the first one for long. */
+static bool begins_end(uint32_t *ended_ms) {
     uint32_t now_ms = (uint32_t)hak_os_now_ms();
-    bool is_first = width->ended_ms == 0 || now_ms - width->ended_ms >= END_AGAIN_MS;
-    width->ended_ms = now_ms != 0 ? now_ms : 1;
+    bool is_first = *ended_ms == 0 || now_ms - *ended_ms >= END_AGAIN_MS;
+    *ended_ms = now_ms != 0 ? now_ms : 1;
     return is_first;
 }
 
@@ -191,6 +199,18 @@ static bool keeps(struct class_width *width, size_t kib) {
 
 void hak_width_note_empty(struct heap *heap, unsigned class_idx) {
     set_kept(&heap->classes[class_idx].width, 0);
+    heap->row_bytes = 0;
+    heap->is_ending = false;
+}
+
+bool hak_width_note_overflow(struct heap *heap, unsigned class_idx, unsigned blocks) {
+    bool was_far = heap->row_bytes >= BYTES_OF_END;
+    bool has_swung = heap->classes[class_idx].width.doublings != 0; /* often; its own end is another matter */
+    heap->row_bytes += has_swung ? 0 : (size_t)blocks * hak_class_block_bytes[class_idx];
+    if (!was_far && heap->row_bytes >= BYTES_OF_END && begins_end(&heap->row_ended_ms)) {
+        heap->is_ending = true;
+    }
+    return heap->is_ending;
 }
 
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks) {
@@ -203,7 +223,7 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
     if (!width->is_ending && is_far(state, sum) && (!was_far || has_doubled(before, sum))) {
         /* Until the next look at this row it may go through as many again. */
         size_t kib = pinned_kib(state, class_idx, 2 * sum);
-        width->is_ending = (!was_far && begins_end(width)) || !keeps(width, kib);
+        width->is_ending = (!was_far && begins_end(&width->ended_ms)) || !keeps(width, kib);
     }
     if (width->is_ending) {
         set_kept(width, 0);
@@ -217,6 +237,14 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx) {
     if (width->doublings != 0) {
         set_doublings(heap, class_idx, width->doublings - 1u);
     }
+}
+
+void hak_width_end(struct heap *heap, unsigned class_idx) {
+    struct class_width *width = &heap->classes[class_idx].width;
+    width->swings = 0;
+    width->proofs = 0;
+    set_doublings(heap, class_idx, 0);
+    set_kept(width, 0);
 }
 
 void hak_width_reset(struct heap *heap, unsigned class_idx) {

@@ -16,6 +16,10 @@
  * once pays for one narrowing a second. What its caches then pin after further ends counts as kept until they
  * are empty again, and where that is too much for all threads together, those ends narrow as well.
  *
+ * Where the sizes are many, no class spills far. So what overflows in any of them counts for the thread as a
+ * whole too, as long as no class is refilled: half a MiB of it, for the first time in a second, is an end as
+ * well, and with each further spill one of the classes is narrowed, whatever it did itself.
+ *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
  * classes of a thread together have a bound, and all threads HAKMEM_RETAIN_MB, floors and what is kept
@@ -33,10 +37,14 @@ unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
  * threads. */
 unsigned hak_width_least(unsigned class_idx);
 
+/* The capacity that each cache is narrowed to while what all of them hold ends: of the largest blocks fewer.
+ */
+unsigned hak_width_least_at_end(unsigned class_idx);
+
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);
 
-/* The cache is empty: it keeps nothing from going back. */
+/* The cache is empty: it keeps nothing from going back, and no row of frees goes on. */
 void hak_width_note_empty(struct heap *heap, unsigned class_idx);
 
 /*
@@ -45,8 +53,17 @@ void hak_width_note_empty(struct heap *heap, unsigned class_idx);
  */
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
 
+/*
+ * The cache is full, and `blocks` of its blocks are about to be too many. True while that, in a row with what
+ * other caches of the thread had no room for, looks like the end of something. What is wide does not count.
+ */
+bool hak_width_note_overflow(struct heap *heap, unsigned class_idx, unsigned blocks);
+
 /* Halves what is beyond the plain bound, if anything is. */
 void hak_width_narrow(struct heap *heap, unsigned class_idx);
+
+/* The plain bound again, without proofs, and nothing kept: what the cache holds ends. */
+void hak_width_end(struct heap *heap, unsigned class_idx);
 
 /* The plain bound again, as for a heap's next thread. */
 void hak_width_reset(struct heap *heap, unsigned class_idx);

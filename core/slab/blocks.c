@@ -319,8 +319,8 @@ HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *
     }
 }
 
-unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
-                           hak_event_handler handler, void *context) {
+unsigned hak_blocks_return_owing(const struct block_ref *refs, unsigned count, uint32_t owner,
+                                 hak_event_handler handler, void *context) {
     struct tally tally = {.owner = owner, .handler = handler, .context = context};
     if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_guests_were_made))) { /* relaxed: see there */
         return_refs(&tally, refs, count, true);
@@ -328,10 +328,16 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
         return_refs(&tally, refs, count, false);
     }
     hak_tally_settle(&tally);
+    return tally.foreign;
+}
+
+unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
+                           hak_event_handler handler, void *context) {
+    unsigned foreign = hak_blocks_return_owing(refs, count, owner, handler, context);
     if (hak_purge_is_owed()) {
         hak_purge_step();
     }
-    return tally.foreign;
+    return foreign;
 }
 
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {

@@ -32,7 +32,11 @@ bool hak_blocks_take_one(struct slab *slab, struct block_ref *ref);
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context);
 
-/* The same for one block; whether its slab belongs to another heap. */
+/* The same, but a purge step that is owed stays so: for callers that return more in the same operation. */
+unsigned hak_blocks_return_owing(const struct block_ref *refs, unsigned count, uint32_t owner,
+                                 hak_event_handler handler, void *context);
+
+/* The same as the first for one block; whether its slab belongs to another heap. */
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context);
 
 /*

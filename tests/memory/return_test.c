@@ -21,7 +21,7 @@
 #define MB           ((size_t)1000 * 1000)
 #define TOTAL_BYTES  (100 * MB)
 #define BOUND_BYTES  (12 * MB)
-#define THREADS_MAX  8u
+#define THREADS_MAX  16u
 #define STRANGERS    300u
 #define HANDFUL      10u
 #define WARM         16u  /* strangers that have allocated before */
@@ -111,6 +111,11 @@ static const struct scenario scenarios[] = {
     {DEFAULTS, .name = "4000 sizes", .block_bytes = 2008, .most_bytes = 4000},
     {DEFAULTS, .name = "1000 sizes, eight threads sleep", .block_bytes = 516, .most_bytes = 1016,
      .threads = 8, .bound_bytes = 3 * BOUND_BYTES},
+    /* Of no class enough that its own frees tell of an end. */
+    {DEFAULTS, .name = "32 000 sizes, four threads sleep", .block_bytes = 16008, .most_bytes = 32000,
+     .threads = 4},
+    {DEFAULTS, .name = "32 000 sizes, 16 threads sleep", .block_bytes = 16008, .most_bytes = 32000,
+     .threads = 16, .bound_bytes = 2 * BOUND_BYTES},
     {DEFAULTS, .name = "200 sizes for the fifth time, eight threads sleep", .block_bytes = 108,
      .most_bytes = 200, .total_bytes = 400 * MB, .threads = 8, .swings = 4,
      .bound_bytes = RETAIN_BYTES + 4 * BOUND_BYTES},

@@ -1,8 +1,8 @@
 /*
  * ending_test.c - a cache narrows while the program frees what it may never need again, since each block in
- * it pins an OS page: spills in a row through twice the capacity, unless the last such end was less than a
- * second ago and all caches together may keep that much. Time is simulated. Each test has classes of its own,
- * so that it meets them cold.
+ * it pins an OS page: spills in a row through twice the capacity, or much of all classes together, unless the
+ * last such end was less than a second ago and all caches together may keep that much. Time is simulated.
+ * Each test has classes of its own, so that it meets them cold.
  *
  * suite: limit 60 s
  */
@@ -12,6 +12,7 @@
 #include "hakmem.h"
 #include "heap/heap.h"
 #include "heap/unified_cache.h"
+#include "heap/width.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
@@ -24,7 +25,8 @@
 #include <pthread.h>
 
 #define LEAST             30u /* entries of a cache that has been narrowed, */
-#define LEAST_LARGE       6u  /* and where blocks are large */
+#define LEAST_LARGE       6u  /* and where blocks are large, */
+#define LEAST_LARGEST     2u  /* or largest */
 #define MANY_THREADS      16u
 #define VERY_MANY_THREADS 32u
 #define AGAIN_MS          1000u
@@ -77,6 +79,83 @@ static void of_large_blocks_fewer_stay(void **state) {
     take(c, 10 * plain_capacity(c));
     give(10 * plain_capacity(c));
     assert_int_equal(capacity(c), LEAST_LARGE);
+}
+
+/* They lie in slabs of several units, each of which one may keep. */
+static void of_the_largest_blocks_two_stay(void **state) {
+    (void)state;
+    const unsigned largest[] = {hak_class_of(16384), hak_class_of(HAK_MID_MAX_BYTES)};
+    for (unsigned i = 0; i < HAK_COUNT_OF(largest); i++) {
+        clock_ms += AGAIN_MS;
+        take(largest[i], 100);
+        give(100);
+        assert_int_equal(capacity(largest[i]), LEAST_LARGEST);
+    }
+}
+
+/* Classes of which none spills far, a full cache each, 1.1 MiB together. */
+static const unsigned little[] = {1792, 2048, 2560, 3072, 3584, 5120, 6144, 7168, 8192};
+#define LITTLE_COUNT HAK_COUNT_OF(little)
+
+static void fill_caches_of_little(void) {
+    static void *some[PLAIN_BYTES / 1792];
+    for (unsigned i = 0; i < LITTLE_COUNT; i++) {
+        unsigned plain = plain_capacity(hak_class_of(little[i]));
+        for (unsigned turn = 0; turn < 10; turn++) { /* so that it grows to its bound */
+            blocks_take(some, plain, little[i]);
+            blocks_free(some, plain);
+        }
+    }
+}
+
+static unsigned count_narrow_of_little(void) {
+    unsigned narrow = 0;
+    for (unsigned i = 0; i < LITTLE_COUNT; i++) {
+        unsigned c = hak_class_of(little[i]);
+        narrow +=
+            capacity(c) <= hak_width_least_at_end(c) && hak_cache_count(hak_heap_attach(), c) <= capacity(c);
+    }
+    return narrow;
+}
+
+/* One class that ends goes through enough for the thread as a whole. */
+static void what_other_classes_have_is_narrowed_too(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_1280, plain = plain_capacity(c);
+    take(c, 8 * plain);
+    fill_caches_of_little();
+    assert_int_equal(count_narrow_of_little(), 0);
+    clock_ms += AGAIN_MS;
+    give(2 * plain);
+    assert_int_equal(count_narrow_of_little(), 0);
+    give(6 * plain);
+    assert_int_equal(count_narrow_of_little(), LITTLE_COUNT);
+    take(c, 8 * plain);
+    fill_caches_of_little();
+    give(8 * plain); /* too soon after the last one */
+    assert_int_equal(count_narrow_of_little(), 0);
+}
+
+/* It overflows with each swing, and others' caches are none of that. */
+static void a_class_that_swings_ends_nothing_of_others(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_1536, other = CLASS_OF_1024, plain = plain_capacity(c);
+    for (unsigned i = 0; i < 20; i++) {
+        take(c, 8 * plain);
+        give(8 * plain);
+    }
+    assert_true(capacity(c) > 2 * plain);
+    for (unsigned i = 0; i < 3; i++) {
+        take(other, plain_capacity(other));
+        give(plain_capacity(other));
+    }
+    unsigned before = capacity(other);
+    unsigned swing = 2 * capacity(c); /* of which less than that overflows */
+    assert_true(before > LEAST);
+    clock_ms += AGAIN_MS;
+    take(c, swing);
+    give(swing);
+    assert_int_equal(capacity(other), before);
 }
 
 static void what_is_built_up_again_at_once_keeps_its_cache(void **state) {
@@ -237,6 +316,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_ends_is_narrowed),
         TEST(of_large_blocks_fewer_stay),
+        TEST(of_the_largest_blocks_two_stay),
+        TEST(what_other_classes_have_is_narrowed_too),
+        TEST(a_class_that_swings_ends_nothing_of_others),
         TEST(what_is_built_up_again_at_once_keeps_its_cache),
         TEST(what_ends_now_and_then_is_narrowed_each_time),
         TEST(a_wide_class_that_ends_is_narrowed),
