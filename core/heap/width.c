@@ -14,10 +14,10 @@
 #define SWINGS_TO_WIDEN   6u
 #define REFILLS_OF_SWING  3u
 #define LOOKS_TO_NARROW   8u
-#define PROOFS_TO_DOUBLE  32u                  /* rows of refills that end at the bound, */
-#define FEW_BLOCKS        128u                 /* where it is fewer: chance alone moves as many to and fro */
-#define CAPACITIES_OF_END 2u                   /* spilled in a row */
-#define BYTES_OF_END      ((size_t)512 * 1024) /* in a row of all classes */
+#define PROOFS_TO_DOUBLE  32u                   /* rows of refills that end at the bound, */
+#define FEW_BLOCKS        128u                  /* where it is fewer: chance alone moves as many to and fro */
+#define CAPACITIES_OF_END 2u                    /* spilled in a row */
+#define BYTES_OF_END      ((size_t)1024 * 1024) /* in a row of all classes */
 #define END_AGAIN_MS      1000u /* what ends again within this time was built up in between, and will be again */
 #define LEAST             30u    /* blocks that a cache is narrowed to, */
 #define LEAST_BYTES       16384u /* or fewer, where they are more than that, */

@@ -17,7 +17,7 @@
  * are empty again, and where that is too much for all threads together, those ends narrow as well.
  *
  * Where the sizes are many, no class spills far. So what overflows in any of them counts for the thread as a
- * whole too, as long as no class is refilled: half a MiB of it, for the first time in a second, is an end as
+ * whole too, as long as no class is refilled: a MiB of it, for the first time in a second, is an end as
  * well, and with each further spill one of the classes is narrowed, whatever it did itself.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each

@@ -122,17 +122,17 @@ static unsigned count_narrow_of_little(void) {
 static void what_other_classes_have_is_narrowed_too(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_1280, plain = plain_capacity(c);
-    take(c, 8 * plain);
+    take(c, 20 * plain);
     fill_caches_of_little();
     assert_int_equal(count_narrow_of_little(), 0);
     clock_ms += AGAIN_MS;
     give(2 * plain);
     assert_int_equal(count_narrow_of_little(), 0);
-    give(6 * plain);
+    give(18 * plain);
     assert_int_equal(count_narrow_of_little(), LITTLE_COUNT);
-    take(c, 8 * plain);
+    take(c, 20 * plain);
     fill_caches_of_little();
-    give(8 * plain); /* too soon after the last one */
+    give(20 * plain); /* too soon after the last one */
     assert_int_equal(count_narrow_of_little(), 0);
 }
 
