@@ -157,23 +157,27 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + have];
 }
 
-/* Returns the `count` oldest blocks to their slabs. A purge step that is owed stays so. */
-static void return_oldest_owing(struct heap *heap, unsigned class_idx, unsigned count) {
+/* The `count` oldest blocks have gone home, `foreign` of them to slabs of others. */
+static void drop_oldest(struct heap *heap, unsigned class_idx, unsigned count, unsigned foreign) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned had = hak_cache_count(heap, class_idx);
-    unsigned foreign =
-        hak_blocks_return_owing(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
     HAK_COUNT(&state->counters, remote_frees, foreign);
     memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
 }
 
-/* The same, and makes that step. */
+/* Returns the `count` oldest blocks to their slabs, and makes a purge step if one is owed. */
 static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
-    return_oldest_owing(heap, class_idx, count);
-    if (hak_purge_is_owed()) {
-        hak_purge_step();
-    }
+    struct block_ref *oldest = &heap->classes[class_idx].array[1];
+    unsigned foreign = hak_blocks_return(oldest, count, heap->id, hak_heap_handle_event, heap);
+    drop_oldest(heap, class_idx, count, foreign);
+}
+
+/* The same, but a step that is owed stays so. */
+static void return_oldest_owing(struct heap *heap, unsigned class_idx, unsigned count) {
+    struct block_ref *oldest = &heap->classes[class_idx].array[1];
+    unsigned foreign = hak_blocks_return_owing(oldest, count, heap->id, hak_heap_handle_event, heap);
+    drop_oldest(heap, class_idx, count, foreign);
 }
 
 /* Takes the capacity one step down; what is at its least returns `count` blocks. */
