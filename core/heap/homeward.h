@@ -50,8 +50,9 @@ HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_i
     const struct class_state *state = &heap->classes[class_idx];
     const struct block_ref *top = hak_tls.top[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
-    /* The size last: where sizes are mixed it cannot be predicted. */
-    if (hak_homeward_is_in_row(&heap->homeward) || top->block == HAK_CACHE_STOP ||
+    /* In this order: a thread that frees alone caches none, and where sizes are mixed the last cannot be
+     * predicted. */
+    if (top->block == HAK_CACHE_STOP || hak_homeward_is_in_row(&heap->homeward) ||
         block_bytes <= HAK_GOES_HOME_MAX_BYTES) {
         return false;
     }
