@@ -242,7 +242,9 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
     unsigned half = older_half(heap, class_idx);
-    ends |= has_rows && hak_width_note_spill(heap, class_idx, half);
+    if (!is_owed && has_rows) {
+        ends |= hak_width_note_spill(heap, class_idx, half);
+    }
     if (is_owed || ends) {
         /* Each block that stays here may pin an OS page of a slab that nobody needs. */
         spill_narrowing(heap, class_idx, is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half);

@@ -248,8 +248,7 @@ void hak_width_end(struct heap *heap, unsigned class_idx) {
 }
 
 void hak_width_reset(struct heap *heap, unsigned class_idx) {
-    set_doublings(heap, class_idx, 0);
-    set_kept(&heap->classes[class_idx].width, 0);
+    hak_width_end(heap, class_idx);
     heap->classes[class_idx].width = (struct class_width){0};
 }
 
