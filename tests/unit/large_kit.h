@@ -311,7 +311,9 @@ static inline void assert_fatal(int (*commit)(void *context), const char *functi
     child = (struct child){.function = commit};
     child_run(&child);
     assert_int_equal(child_signal(&child), 6);
-    assert_int_equal(sscanf(child.out, "%zx %zu", &pointer, &bytes), 2);
+    if (sscanf(child.out, "%zx %zu", &pointer, &bytes) != 2) {
+        fail_msg("it ended too soon: %s", child.err);
+    }
     int used = snprintf(expected, sizeof expected, "hakmem: %s(): %s %#zx", function, fault, pointer);
     if (bytes != 0) {
         used += snprintf(expected + used, sizeof expected - (size_t)used, ", %zu-byte block", bytes);
