@@ -34,6 +34,7 @@ static bool others_had_heaps(void) {
 /* Blocks of the survivor's own caches go home unlisted and uncounted: the rebuild frees and counts them. */
 static void empty_own_caches(struct heap *heap) {
     hak_homeward_forget(heap);
+    heap->row = (struct spill_row){0};
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         struct class_state *state = &heap->classes[c];
         hak_cache_forget(heap, c);

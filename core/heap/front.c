@@ -8,6 +8,7 @@
 #include "heap/checked.h"
 #include "heap/child.h"
 #include "heap/diagnose.h"
+#include "heap/fill.h"
 #include "heap/homeward.h"
 #include "heap/reclaim.h"
 #include "heap/requests.h"
@@ -16,13 +17,11 @@
 #include "heap/unified_cache.h"
 #include "heap/upkeep.h"
 #include "large/large.h"
-#include "os/os.h"
 #include "slab/guests.h"
 #include <errno.h>
 #include <string.h>
 
 HAK_READ_MOSTLY _Atomic unsigned hak_front_modes_now;
-static _Atomic uint8_t perturb_byte;
 
 /* ---- modes ------------------------------------------------------------------------------------- */
 
@@ -37,47 +36,9 @@ static struct heap *current_heap(void) {
 }
 
 void hak_front_set_modes(unsigned modes, uint8_t fill) {
-    hak_atomic_store_relaxed(&perturb_byte, fill);         /* relaxed: threads may take it up late */
-    hak_atomic_store_relaxed(&hak_front_modes_now, modes); /* relaxed: as above */
+    hak_fill_set(fill);
+    hak_atomic_store_relaxed(&hak_front_modes_now, modes); /* relaxed: threads may take it up late */
     (void)current_heap();
-}
-
-static bool perturbs(void) {
-    return HAK_UNLIKELY((hak_front_modes() & HAK_FRONT_PERTURB) != 0);
-}
-
-static void perturb(void *block, size_t bytes, bool is_free) {
-    uint8_t fill = hak_atomic_load_relaxed(&perturb_byte); /* relaxed: as in hak_front_set_modes() */
-    memset(block, is_free ? fill : fill ^ 0xFF, bytes);
-}
-
-void hak_front_fill_new(void *block, size_t bytes) {
-    if (perturbs()) {
-        perturb(block, bytes, false);
-    }
-}
-
-/* From this size on, giving a block's OS pages back costs less than writing zeros to them, touched or not. */
-#define WIPE_BY_PURGE_BYTES ((size_t)128 * 1024)
-
-/* HAKMEM_ZERO_ON_FREE. The block is whole OS pages if it is large. */
-static void wipe(void *block, size_t bytes) {
-    if (bytes < WIPE_BY_PURGE_BYTES || hak_os_purge(block, bytes) != 0) {
-        memset(block, 0, bytes);
-    }
-}
-
-/* Whether and how a freed block is overwritten. */
-static bool overwrites_freed(void) {
-    return HAK_UNLIKELY(hak_options.zero_on_free) || perturbs();
-}
-
-static void overwrite_freed(void *block, size_t bytes) {
-    if (hak_options.zero_on_free) {
-        wipe(block, bytes);
-    } else {
-        perturb(block, bytes, true);
-    }
 }
 
 /* ---- taking ------------------------------------------------------------------------------------ */
@@ -194,7 +155,7 @@ void *hak_alloc_no_guest(size_t bytes) {
         return out_of_memory();
     }
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
-    hak_front_fill_new(ref.block, bytes);
+    hak_fill_new(ref.block, bytes);
     return ref.block;
 }
 
@@ -215,7 +176,7 @@ static HAK_COLD void *alloc_in_modes(size_t bytes) {
     }
     void *block = hak_front_samples() ? alloc_sampling(bytes, hak_alloc_plain) : alloc_plain(bytes);
     if (block != NULL) {
-        hak_front_fill_new(block, bytes);
+        hak_fill_new(block, bytes);
     }
     return block;
 }
@@ -320,15 +281,31 @@ static void free_to_heap(struct heap *heap, struct block_ref ref, unsigned class
     *(*top)++ = ref;
 }
 
-HAK_ALWAYS_INLINE void free_foreign(struct heap *heap, void *block, hak_header *header, unsigned class_idx,
-                                    const char *function) {
+HAK_ALWAYS_INLINE void send_home(struct heap *heap, void *block, hak_header *header, unsigned class_idx,
+                                 const char *function) {
+    hak_live_to_free(header, block, class_idx, function);
+    hak_count_free(class_idx);
+    hak_homeward_add(heap, block, class_idx);
+}
+
+/* Apart, so that small blocks are spared the frame that its questions need. */
+static HAK_NOINLINE void free_foreign_of_many_lines(void *block, hak_header *header, unsigned class_idx,
+                                                    const char *function) {
+    struct heap *heap = hak_tls.heap;
     if (hak_homeward_may_stay(heap, class_idx)) {
         hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
         return;
     }
-    hak_live_to_free(header, block, class_idx, function);
-    hak_count_free(class_idx);
-    hak_homeward_add(heap, block, class_idx);
+    send_home(heap, block, header, class_idx, function);
+}
+
+HAK_ALWAYS_INLINE void free_foreign(struct heap *heap, void *block, hak_header *header, unsigned class_idx,
+                                    const char *function) {
+    if (hak_homeward_is_to_ask(class_idx)) {
+        free_foreign_of_many_lines(block, header, class_idx, function);
+    } else {
+        send_home(heap, block, header, class_idx, function);
+    }
 }
 
 HAK_NOINLINE void hak_free_no_room(void *block, hak_header *header, const char *function) {
@@ -417,8 +394,8 @@ static HAK_COLD void free_in_modes(void *block, const char *function) {
         hak_checked_free(block, function, HAK_NO_CLAIM);
         return;
     }
-    if (overwrites_freed() && hak_owns_plain(block)) {
-        overwrite_freed(block, hak_usable_plain(function, block));
+    if (hak_fill_is_of_freed() && hak_owns_plain(block)) {
+        hak_fill_freed(block, hak_usable_plain(function, block));
     }
     free_plain(block, function);
 }

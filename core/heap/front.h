@@ -43,9 +43,6 @@ HAK_INLINE unsigned hak_front_modes(void) {
     return hak_atomic_load_relaxed(&hak_front_modes_now); /* relaxed: threads may take a mode up late */
 }
 
-/* Fills a new block that came from elsewhere than the gate as M_PERTURB asks, if it does. */
-void hak_front_fill_new(void *block, size_t bytes);
-
 /* The cold twins. `bytes` of 0 or above HAK_MID_MAX_BYTES are welcome; NULL with errno ENOMEM when out of
  * memory. */
 void *hak_alloc_slow(size_t bytes);

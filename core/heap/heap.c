@@ -159,6 +159,7 @@ static void fold_counters_locked(struct heap *heap) {
 
 /* The counterpart of obtain(): a flushed heap becomes anybody's. */
 static void put_back(struct heap *heap) {
+    heap->row = (struct spill_row){0};
     hak_lock_acquire(&hak_heaps_lock);
     fold_counters_locked(heap);
     set_attached_locked(heap, false);

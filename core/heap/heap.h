@@ -70,6 +70,16 @@ struct homeward {
     int64_t until_slow;     /* which it has done when its own (struct hak_tls) is another */
 };
 
+/* What all caches of a thread have spilled in a row, without a refill, see width.h. Owner: the heap's thread.
+ */
+struct spill_row {
+    size_t bytes;      /* of classes that are not wide */
+    uint32_t ended_ms; /* when that last was much, low bits */
+    bool is_ending;    /* each further spill narrows one class more: it is the end of something, */
+    bool keeps_much;   /* or came too soon for that and keeps too much */
+    uint8_t narrowed;  /* so many classes have become narrow for it */
+};
+
 #define HAK_NEVER_SLOW         INT64_MAX /* allocations: more than a thread makes */
 #define HAK_UPKEEP_ALLOCATIONS 16384     /* from one upkeep to the next: see upkeep.h */
 
@@ -91,10 +101,7 @@ struct heap {
     _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
     uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */
     uint64_t wide;                            /* owner only: mask of classes that are wider, see width.h */
-    size_t row_bytes;                         /* owner only: what caches had no room for since a refill */
-    uint32_t row_ended_ms;                    /* owner only: when that last was much, low bits */
-    bool is_ending;                           /* owner only: that is the end of something, see width.h */
-    uint8_t last_narrowed;                    /* owner only: the class that was narrowed last then */
+    struct spill_row row;
     struct homeward homeward;
     struct sampling sampling;
     struct class_state classes[HAK_CLASS_COUNT];

@@ -77,7 +77,7 @@ HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, u
 static int32_t pinned_pages(struct heap *heap) {
     int32_t pages = 0;
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
-        if (hak_class_block_bytes[c] > HAK_GOES_HOME_MAX_BYTES) {
+        if (hak_homeward_has_many_lines(c)) {
             pages += (int32_t)hak_cache_count(heap, c) * hak_homeward_pinned_pages(hak_class_block_bytes[c]);
         }
     }

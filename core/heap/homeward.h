@@ -32,7 +32,8 @@ HAK_INLINE int32_t hak_homeward_pinned_pages(size_t block_bytes) {
  */
 bool hak_homeward_may_pin(struct heap *heap, int32_t pages);
 
-/* Whether the thread has freed as many foreign blocks as may stay since it allocated last. */
+/* Whether the thread has kept as many foreign blocks as may stay since it allocated last; else one fewer may.
+ */
 HAK_ALWAYS_INLINE bool hak_homeward_is_in_row(struct homeward *homeward) {
     if (hak_tls.until_slow != homeward->until_slow) {
         homeward->until_slow = hak_tls.until_slow;
@@ -45,19 +46,23 @@ HAK_ALWAYS_INLINE bool hak_homeward_is_in_row(struct homeward *homeward) {
     return false;
 }
 
-/* Whether a freed block of that class stays: the caller then puts it on top of the cache. */
+/* Whether the line of its header is one of many that a block of that class brings along. */
+HAK_INLINE bool hak_homeward_has_many_lines(unsigned class_idx) {
+    return hak_class_block_bytes[class_idx] > HAK_GOES_HOME_MAX_BYTES;
+}
+
+/* Whether hak_homeward_may_stay() is to be asked: a thread that frees alone caches none. */
+HAK_ALWAYS_INLINE bool hak_homeward_is_to_ask(unsigned class_idx) {
+    return hak_homeward_has_many_lines(class_idx) && hak_tls.top[class_idx]->block != HAK_CACHE_STOP;
+}
+
+/* Whether a freed block of that class stays: the caller then puts it on top of the cache, which has room. */
 HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_idx) {
     const struct class_state *state = &heap->classes[class_idx];
-    const struct block_ref *top = hak_tls.top[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
-    /* In this order: a thread that frees alone caches none, and where sizes are mixed the last cannot be
-     * predicted. */
-    if (top->block == HAK_CACHE_STOP || hak_homeward_is_in_row(&heap->homeward) ||
-        block_bytes <= HAK_GOES_HOME_MAX_BYTES) {
-        return false;
-    }
-    size_t cached = (size_t)(top - &state->array[1]);
-    if (cached >= state->refill_blocks || cached * block_bytes >= HAK_STAYING_BYTES_MAX) {
+    size_t cached = (size_t)(hak_tls.top[class_idx] - &state->array[1]);
+    if (cached >= state->refill_blocks || cached * block_bytes >= HAK_STAYING_BYTES_MAX ||
+        hak_homeward_is_in_row(&heap->homeward)) {
         return false;
     }
     int32_t pages = hak_homeward_pinned_pages(block_bytes);

@@ -7,6 +7,7 @@
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/diagnose.h"
+#include "heap/fill.h"
 #include "heap/front.h"
 #include "heap/reclaim.h"
 #include "heap/sampled.h"
@@ -53,7 +54,7 @@ static HAK_NOINLINE void *large_aligned(size_t align, size_t bytes) {
             block = hak_large_alloc(at_least_one, align, &is_zero);
         }
         if (block != NULL) {
-            hak_front_fill_new(block, bytes);
+            hak_fill_new(block, bytes);
             return block;
         }
     }

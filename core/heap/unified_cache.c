@@ -59,7 +59,8 @@ static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
 
 bool hak_cache_make_hot(struct heap *heap, unsigned class_idx, unsigned blocks) {
     struct class_state *state = &heap->classes[class_idx];
-    unsigned bound = hak_width_capacity(heap, class_idx);
+    unsigned bound =
+        heap->row.is_ending ? hak_width_least_at_end(heap, class_idx) : hak_width_capacity(heap, class_idx);
     unsigned capacity = CAPACITY_FIRST;
     while (capacity < blocks && capacity < PREWARM_MAX) {
         capacity = capacity * 2 + MARKS;
@@ -180,28 +181,30 @@ static void return_oldest_owing(struct heap *heap, unsigned class_idx, unsigned 
     drop_oldest(heap, class_idx, count, foreign);
 }
 
-/* Takes the capacity one step down; what is at its least returns `count` blocks. */
-static void spill_narrowing(struct heap *heap, unsigned class_idx, unsigned count) {
+/* How many blocks a spill of a full cache returns: the older half, but few in debt. */
+static unsigned spill_count(struct heap *heap, unsigned class_idx, bool is_owed) {
+    unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
+    return is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half;
+}
+
+/* Takes the capacity one step down; what is at its least spills. */
+static void spill_narrowing(struct heap *heap, unsigned class_idx, bool is_owed) {
     struct class_state *state = &heap->classes[class_idx];
     state->width.proofs = 0;
     hak_width_narrow(heap, class_idx);
     unsigned capacity = lower_capacity(heap, class_idx);
     if (capacity < state->capacity_blocks) {
-        return_oldest(heap, class_idx, state->capacity_blocks - capacity + 1); /* which leaves room for one */
+        unsigned count = hak_cache_count(heap, class_idx); /* fewer where memory for a smaller array lacked */
+        return_oldest(heap, class_idx, count < capacity ? 0 : count - capacity + 1); /* room for one */
         (void)resize(heap, class_idx, capacity);
     } else {
-        return_oldest(heap, class_idx, count);
+        return_oldest(heap, class_idx, spill_count(heap, class_idx, is_owed));
     }
-}
-
-/* How many blocks a plain spill returns. */
-static unsigned older_half(struct heap *heap, unsigned class_idx) {
-    return (hak_cache_count(heap, class_idx) + 1) / 2;
 }
 
 /* Brings a class down to the capacity that it has when all ends. False if it has that. */
 static bool narrow_to_end(struct heap *heap, unsigned class_idx) {
-    unsigned least = hak_width_least_at_end(class_idx);
+    unsigned least = hak_width_least_at_end(heap, class_idx);
     if (heap->classes[class_idx].capacity_blocks <= least) {
         return false;
     }
@@ -214,11 +217,7 @@ static bool narrow_to_end(struct heap *heap, unsigned class_idx) {
 
 /* While what all caches of the thread hold ends: the next class that is wider than it need be, if one is. */
 static void narrow_next(struct heap *heap) {
-    for (unsigned i = 0; i < HAK_CLASS_COUNT; i++) {
-        heap->last_narrowed = (uint8_t)(heap->last_narrowed + 1) % HAK_CLASS_COUNT;
-        if (narrow_to_end(heap, heap->last_narrowed)) {
-            return;
-        }
+    while (heap->row.narrowed < HAK_CLASS_COUNT && !narrow_to_end(heap, heap->row.narrowed++)) {
     }
 }
 
@@ -226,31 +225,30 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     bool is_ping_pong = state->refills_in_row != 0;
     bool has_rows = hak_options.tiny_refill_count == 0; /* else no refill is noted, which would end one */
-    bool ends = has_rows && hak_width_note_overflow(heap, class_idx, older_half(heap, class_idx));
     if (is_ping_pong) {
         hak_width_note_swing(heap, class_idx);
     }
     state->refills_in_row = 0;
     hak_supply_set_exports(heap, class_idx, false);
-    if (is_ping_pong && !ends && grow(heap, class_idx)) {
+    if (is_ping_pong && !heap->row.is_ending && grow(heap, class_idx)) {
         return;
-    }
-    bool is_owed = hak_purge_is_owed();
-    if (ends && !is_owed) {
-        narrow_next(heap);
     }
     state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
     HAK_COUNT(&state->counters, cache_spills, 1);
-    unsigned half = older_half(heap, class_idx);
-    if (!is_owed && has_rows) {
-        ends |= hak_width_note_spill(heap, class_idx, half);
+    bool is_owed = hak_purge_is_owed();
+    unsigned count = spill_count(heap, class_idx, is_owed);
+    if (has_rows) {
+        hak_width_note_row(heap, class_idx, count);
     }
-    if (is_owed || ends) {
-        /* Each block that stays here may pin an OS page of a slab that nobody needs. */
-        spill_narrowing(heap, class_idx, is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half);
-    } else {
-        return_oldest(heap, class_idx, half);
+    if (!is_owed && !(has_rows && hak_width_note_spill(heap, class_idx, count))) {
+        return_oldest(heap, class_idx, count);
+        return;
     }
+    if (!is_owed && heap->row.is_ending) {
+        narrow_next(heap);
+    }
+    /* Each block that stays here may pin an OS page of a slab that nobody needs. */
+    spill_narrowing(heap, class_idx, is_owed);
 }
 
 void hak_cache_forget(struct heap *heap, unsigned class_idx) {

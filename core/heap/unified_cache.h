@@ -25,7 +25,8 @@ unsigned hak_cache_refill(struct heap *heap, unsigned class_idx);
 /* Adds blocks until the cache holds `blocks` or as many as it can, for prewarming. */
 void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks);
 
-/* Makes room in a full cache: by doubling it where it ping-pongs, else by spilling the oldest half. */
+/* Makes room in a full cache: by doubling it where it ping-pongs, else by spilling the oldest half; while
+ * what the thread holds ends by narrowing it, and one class more. */
 void hak_cache_make_room(struct heap *heap, unsigned class_idx);
 
 /* Returns every block of the cache; gives the array up unless keep_array. */

@@ -4,6 +4,7 @@
 #include "heap/width.h"
 #include "base/bits.h"
 #include "conf/options.h"
+#include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "os/os.h"
 #include "slab/retention.h"
@@ -23,8 +24,8 @@
 #define LEAST_BYTES       16384u /* or fewer, where they are more than that, */
 #define LEAST_OF_MANY     14u    /* or the threads are many, */
 #define LEAST_OF_LARGE    6u     /* or very many */
-#define LARGEST_BYTES     65536u /* where even those are more than that and all classes end, */
-#define LEAST_OF_LARGEST  2u     /* so many, since each may keep a slab of several units */
+#define LARGEST_BYTES     65536u /* where even those are more than that, at an end of all classes */
+#define LEAST_OF_LARGEST  2u     /* two, since each may keep a slab of several units */
 #define MANY_THREADS      16u
 #define VERY_MANY_THREADS 32u
 #define WIDE_FLOORS       4u /* what all classes of a thread may be wider by, in constant parts of the floor */
@@ -60,9 +61,10 @@ unsigned hak_width_least(unsigned class_idx) {
     return capacity;
 }
 
-unsigned hak_width_least_at_end(unsigned class_idx) {
+unsigned hak_width_least_at_end(const struct heap *heap, unsigned class_idx) {
     unsigned capacity = hak_width_least(class_idx);
-    return capacity * hak_class_block_bytes[class_idx] > LARGEST_BYTES ? LEAST_OF_LARGEST : capacity;
+    bool is_much = capacity * hak_class_block_bytes[class_idx] > LARGEST_BYTES;
+    return is_much && !heap->row.keeps_much ? LEAST_OF_LARGEST : capacity;
 }
 
 static size_t wider_bytes(unsigned class_idx, unsigned doublings) {
@@ -164,7 +166,7 @@ static bool is_far(const struct class_state *state, unsigned spilled) {
 }
 
 /* Whether a further power of two lies between the two. */
-static bool has_doubled(unsigned before, unsigned sum) {
+static bool has_doubled(size_t before, size_t sum) {
     return hak_log2(before) != hak_log2(sum);
 }
 
@@ -176,15 +178,20 @@ static bool begins_end(uint32_t *ended_ms) {
     return is_first;
 }
 
+/* What a block in a cache may keep from going back. */
+static size_t pinning_bytes(unsigned class_idx) {
+    size_t block_bytes = hak_class_block_bytes[class_idx];
+    size_t page_bytes = hak_os_page_bytes();
+    return block_bytes > page_bytes ? block_bytes : page_bytes;
+}
+
 /*
  * The most that the cache keeps from going back, in KiB, after spills in a row through so many blocks: an OS
  * page for each block that it holds, but no more than was freed.
  */
 static size_t pinned_kib(const struct class_state *state, unsigned class_idx, unsigned spilled) {
-    size_t block_bytes = hak_class_block_bytes[class_idx];
-    size_t page_bytes = hak_os_page_bytes();
-    size_t each_bytes = block_bytes > page_bytes ? block_bytes : page_bytes;
-    size_t bytes = hak_smaller(state->capacity_blocks * each_bytes, spilled * block_bytes);
+    size_t freed_bytes = (size_t)spilled * hak_class_block_bytes[class_idx];
+    size_t bytes = hak_smaller(state->capacity_blocks * pinning_bytes(class_idx), freed_bytes);
     return hak_smaller(bytes >> 10, UINT16_MAX);
 }
 
@@ -199,18 +206,46 @@ static bool keeps(struct class_width *width, size_t kib) {
 
 void hak_width_note_empty(struct heap *heap, unsigned class_idx) {
     set_kept(&heap->classes[class_idx].width, 0);
-    heap->row_bytes = 0;
-    heap->is_ending = false;
+    heap->row.bytes = 0;
+    heap->row.is_ending = false;
 }
 
-bool hak_width_note_overflow(struct heap *heap, unsigned class_idx, unsigned blocks) {
-    bool was_far = heap->row_bytes >= BYTES_OF_END;
-    bool has_swung = heap->classes[class_idx].width.doublings != 0; /* often; its own end is another matter */
-    heap->row_bytes += has_swung ? 0 : (size_t)blocks * hak_class_block_bytes[class_idx];
-    if (!was_far && heap->row_bytes >= BYTES_OF_END && begins_end(&heap->row_ended_ms)) {
-        heap->is_ending = true;
+/* What the class's cache pins now beyond what it is counted for, in KiB. */
+static size_t uncounted_kib(struct heap *heap, unsigned class_idx) {
+    const struct class_width *width = &heap->classes[class_idx].width;
+    size_t kib = hak_cache_count(heap, class_idx) * pinning_bytes(class_idx) >> 10;
+    return width->doublings != 0 || kib < width->kept_kib ? 0 : kib - width->kept_kib;
+}
+
+/* As keeps(), of what all caches of the thread pin now. */
+static bool all_keep(struct heap *heap) {
+    size_t kib = 0;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        kib += uncounted_kib(heap, c);
     }
-    return heap->is_ending;
+    if (kib > left_of_all(0) >> 10) {
+        return false;
+    }
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        struct class_width *width = &heap->classes[c].width;
+        set_kept(width, width->kept_kib + uncounted_kib(heap, c));
+    }
+    return true;
+}
+
+void hak_width_note_row(struct heap *heap, unsigned class_idx, unsigned blocks) {
+    struct spill_row *row = &heap->row;
+    bool is_wide = heap->classes[class_idx].width.doublings != 0; /* often swung: its end is another matter */
+    size_t before = row->bytes;
+    row->bytes += is_wide ? 0 : (size_t)blocks * hak_class_block_bytes[class_idx];
+    bool was_far = before >= BYTES_OF_END;
+    bool is_further = was_far ? has_doubled(before, row->bytes) : row->bytes >= BYTES_OF_END;
+    if (!row->is_ending && is_further) {
+        bool is_end = !was_far && begins_end(&row->ended_ms);
+        row->keeps_much = !is_end && !all_keep(heap);
+        row->is_ending = is_end || row->keeps_much;
+        row->narrowed = 0;
+    }
 }
 
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks) {
@@ -220,15 +255,16 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
     unsigned sum = before + blocks < UINT16_MAX ? before + blocks : UINT16_MAX;
     width->spilled_blocks = (uint16_t)sum;
     bool was_far = is_far(state, before);
-    if (!width->is_ending && is_far(state, sum) && (!was_far || has_doubled(before, sum))) {
+    bool ends = width->is_ending || heap->row.is_ending;
+    if (!ends && is_far(state, sum) && (!was_far || has_doubled(before, sum))) {
         /* Until the next look at this row it may go through as many again. */
         size_t kib = pinned_kib(state, class_idx, 2 * sum);
-        width->is_ending = (!was_far && begins_end(&width->ended_ms)) || !keeps(width, kib);
+        ends = width->is_ending = (!was_far && begins_end(&width->ended_ms)) || !keeps(width, kib);
     }
-    if (width->is_ending) {
+    if (ends) {
         set_kept(width, 0);
     }
-    return width->is_ending;
+    return ends;
 }
 
 void hak_width_narrow(struct heap *heap, unsigned class_idx) {

@@ -16,9 +16,10 @@
  * once pays for one narrowing a second. What its caches then pin after further ends counts as kept until they
  * are empty again, and where that is too much for all threads together, those ends narrow as well.
  *
- * Where the sizes are many, no class spills far. So what overflows in any of them counts for the thread as a
- * whole too, as long as no class is refilled: a MiB of it, for the first time in a second, is an end as
- * well, and with each further spill one of the classes is narrowed, whatever it did itself.
+ * Where the sizes are many, no class spills far. So what any of them spills counts for the thread as a whole
+ * too, as long as no class is refilled: a MiB of it, for the first time in a second, is an end as well, and
+ * each further spill narrows one more of the classes, whatever it did itself. What all caches pin after
+ * further such rows counts as kept too, until each is empty again.
  *
  * What is wide waits in the thread's cache for as long as it swings. Where memory is being given back, each
  * spill narrows by half; a class that has stopped swinging is narrowed by upkeep (heap/upkeep.h). All
@@ -33,13 +34,14 @@
 /* How many blocks of the class the thread may cache now. */
 unsigned hak_width_capacity(const struct heap *heap, unsigned class_idx);
 
-/* The capacity that no cache is narrowed further than: fewer of large blocks, and where the process has many
- * threads. */
+/* The capacity that no cache is narrowed further than but where all end: fewer of large blocks, and where the
+ * process has many threads. */
 unsigned hak_width_least(unsigned class_idx);
 
-/* The capacity that each cache is narrowed to while what all of them hold ends: of the largest blocks fewer.
+/* The capacity that each cache is narrowed to while heap->row.is_ending: at an end fewer of the largest
+ * blocks.
  */
-unsigned hak_width_least_at_end(unsigned class_idx);
+unsigned hak_width_least_at_end(const struct heap *heap, unsigned class_idx);
 
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);
@@ -48,16 +50,16 @@ void hak_width_note_swing(struct heap *heap, unsigned class_idx);
 void hak_width_note_empty(struct heap *heap, unsigned class_idx);
 
 /*
- * The full cache is about to spill `blocks` blocks. True if what the program frees in this row looks like the
- * end of something, or keeps too much, and the cache should become narrower.
+ * A full cache is about to spill `blocks` blocks: part of the row of all classes, which sets
+ * heap->row.is_ending. What is wide does not count.
  */
-bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
+void hak_width_note_row(struct heap *heap, unsigned class_idx, unsigned blocks);
 
 /*
- * The cache is full, and `blocks` of its blocks are about to be too many. True while that, in a row with what
- * other caches of the thread had no room for, looks like the end of something. What is wide does not count.
+ * The same for the class, where no memory is owed. True if what the program frees in this row, or in that of
+ * all classes, looks like the end of something, or keeps too much, and the cache should become narrower.
  */
-bool hak_width_note_overflow(struct heap *heap, unsigned class_idx, unsigned blocks);
+bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
 
 /* Halves what is beyond the plain bound, if anything is. */
 void hak_width_narrow(struct heap *heap, unsigned class_idx);

@@ -13,6 +13,7 @@
 #include "heap/heap.h"
 #include "heap/unified_cache.h"
 #include "heap/width.h"
+#include "meta/arena.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
@@ -23,6 +24,7 @@
 #include "width_kit.h"
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #define LEAST             30u /* entries of a cache that has been narrowed, */
 #define LEAST_LARGE       6u  /* and where blocks are large, */
@@ -41,17 +43,19 @@ static int keep_all(void **state) {
     return 0;
 }
 
+static unsigned given; /* of those that were taken */
+
 static void take(unsigned class_idx, unsigned count) {
     CHECK(count <= BLOCKS_MAX);
     blocks_take(blocks, count, hak_class_block_bytes[class_idx]);
+    given = 0;
 }
 
 /* Frees the first `count` of the blocks that are there. */
 static void give(unsigned count) {
-    static unsigned given;
+    CHECK(given + count <= BLOCKS_MAX);
     blocks_free(&blocks[given], count);
-    memset(&blocks[given], 0, count * sizeof blocks[0]);
-    given = blocks[given + count < BLOCKS_MAX ? given + count : 0] != NULL ? given + count : 0;
+    given += count;
 }
 
 /* Whether halving would make it less than the least. */
@@ -112,8 +116,7 @@ static unsigned count_narrow_of_little(void) {
     unsigned narrow = 0;
     for (unsigned i = 0; i < LITTLE_COUNT; i++) {
         unsigned c = hak_class_of(little[i]);
-        narrow +=
-            capacity(c) <= hak_width_least_at_end(c) && hak_cache_count(hak_heap_attach(), c) <= capacity(c);
+        narrow += capacity(c) <= hak_width_least(c) && hak_cache_count(hak_heap_attach(), c) <= capacity(c);
     }
     return narrow;
 }
@@ -156,6 +159,80 @@ static void a_class_that_swings_ends_nothing_of_others(void **state) {
     take(c, swing);
     give(swing);
     assert_int_equal(capacity(other), before);
+}
+
+static void on_thread(void *(*run)(void *)) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Frees what is too much for all caches together. */
+static void end_all(void) {
+    const unsigned c = CLASS_OF_1280, plain = plain_capacity(c);
+    take(c, 20 * plain);
+    fill_caches_of_little();
+    give(20 * plain);
+}
+
+static struct heap *heap_of_first;
+
+static void *end_all_first(void *unused) {
+    heap_of_first = hak_heap_attach();
+    end_all();
+    CHECK(count_narrow_of_little() == LITTLE_COUNT);
+    return unused;
+}
+
+static void *end_all_next(void *unused) {
+    CHECK(hak_heap_attach() == heap_of_first);
+    end_all();
+    CHECK(count_narrow_of_little() == LITTLE_COUNT);
+    return unused;
+}
+
+/* The heap is the same, the thread is not. */
+static void an_end_of_another_thread_does_not_matter(void **state) {
+    (void)state;
+    clock_ms += AGAIN_MS;
+    on_thread(end_all_first);
+    on_thread(end_all_next);
+}
+
+static void *begin_a_class_at_the_end(void *unused) {
+    void *few[20]; /* too few for a cache, but not with their frees */
+    const unsigned c = hak_class_of(12288);
+    blocks_take(few, HAK_COUNT_OF(few), 12288);
+    CHECK(capacity(c) == 0);
+    end_all();
+    blocks_free(few, HAK_COUNT_OF(few));
+    CHECK(capacity(c) == LEAST_LARGEST);
+    return unused;
+}
+
+static void a_cache_that_begins_at_the_end_is_narrow(void **state) {
+    (void)state;
+    clock_ms += AGAIN_MS;
+    on_thread(begin_a_class_at_the_end);
+}
+
+static void *grow_a_cache(void *unused) {
+    const unsigned c = CLASS_OF_640, blocks_of_growth = 100;
+    take(c, blocks_of_growth);
+    unsigned before = capacity(c), room = before - hak_cache_count(hak_heap_attach(), c);
+    CHECK(hak_heap_attach()->classes[c].refills_in_row != 0);
+    give(room + 1);
+    CHECK(capacity(c) > before);
+    CHECK(hak_heap_attach()->row.bytes == 0);
+    give(blocks_of_growth - room - 1);
+    CHECK(hak_heap_attach()->row.bytes != 0);
+    return unused;
+}
+
+/* Where a cache becomes wider nothing leaves it. */
+static void growth_is_no_spill(void **state) {
+    (void)state;
+    on_thread(grow_a_cache);
 }
 
 static void what_is_built_up_again_at_once_keeps_its_cache(void **state) {
@@ -253,12 +330,14 @@ static size_t kept(void) {
     return hak_retention_raised_bytes(HAK_RETAINER_CACHES);
 }
 
-/* Ends once for good, so that further ends come too soon to narrow. Nothing is kept then. */
+/* Ends once for good, of this class and of all, so that further ends come too soon to narrow. Nothing is kept
+ * then. */
 static void end_once(unsigned class_idx) {
+    const unsigned blocks_of_end = 12 * plain_capacity(class_idx);
     (void)malloc_trim(0);
     clock_ms += AGAIN_MS;
-    take(class_idx, 8 * plain_capacity(class_idx));
-    give(8 * plain_capacity(class_idx));
+    take(class_idx, blocks_of_end);
+    give(blocks_of_end);
 }
 
 static void what_stays_is_counted_until_it_is_used(void **state) {
@@ -270,9 +349,10 @@ static void what_stays_is_counted_until_it_is_used(void **state) {
     give(10 * plain);
     assert_true(capacity(c) >= plain);
     assert_int_equal(kept(), capacity(c) * 4096);
-    take(c, capacity(c) + 1); /* which a refill is needed for */
+    unsigned more = capacity(c) + 1;
+    take(c, more); /* which a refill is needed for */
     assert_int_equal(kept(), 0);
-    give(capacity(c) + 1);
+    give(more);
     take(c, 10 * plain);
     give(10 * plain);
     assert_true(kept() != 0);
@@ -310,6 +390,87 @@ static void what_all_threads_may_not_keep_is_narrowed_at_once(void **state) {
     assert_true(capacity(c) > plain / 2);
 }
 
+static size_t pages_of_little(void) {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < LITTLE_COUNT; i++) {
+        unsigned c = hak_class_of(little[i]);
+        bytes += hak_cache_count(hak_heap_attach(), c) * (little[i] > 4096 ? little[i] : 4096) / 1024 * 1024;
+    }
+    return bytes;
+}
+
+static void *keep_what_ends_again(void *unused) {
+    end_all();
+    CHECK(kept() == 0);
+    end_all();
+    CHECK(count_narrow_of_little() == 0);
+    CHECK(kept() >= pages_of_little());
+    void *one = hak_malloc(little[0]); /* out of a cache that is not empty */
+    CHECK(kept() >= pages_of_little());
+    hak_free(one);
+    (void)malloc_trim(0);
+    CHECK(kept() == 0);
+
+    size_t others_bytes = hak_retention_raise_max(HAK_RETAINER_CACHES) - MIB;
+    hak_retention_note_wider((ptrdiff_t)others_bytes);
+    end_all();
+    CHECK(count_narrow_of_little() == LITTLE_COUNT);
+    CHECK(kept() == others_bytes);
+    hak_retention_note_wider(-(ptrdiff_t)others_bytes);
+    return unused;
+}
+
+static void what_all_caches_keep_is_counted_too(void **state) {
+    (void)state;
+    (void)malloc_trim(0);
+    clock_ms += AGAIN_MS;
+    on_thread(keep_what_ends_again);
+    assert_int_equal(kept(), 0);
+}
+
+/* ---- without memory for a smaller array ---- */
+
+static void *all_records; /* linked by their first word */
+
+/* Where nothing can be mapped. */
+static void use_up_records(void) {
+    for (void **record; (record = hak_meta_alloc(HAK_CACHE_LINE_BYTES)) != NULL; all_records = record) {
+        *record = all_records;
+    }
+}
+
+static void give_records_back(void) {
+    while (all_records != NULL) {
+        void *record = all_records;
+        all_records = *(void **)record;
+        hak_meta_free(record, HAK_CACHE_LINE_BYTES);
+    }
+}
+
+static void an_end_without_memory_returns_nothing_twice(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_512, plain = plain_capacity(c);
+    struct rlimit unlimited, none;
+    assert_int_equal(getrlimit(RLIMIT_AS, &unlimited), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = unlimited.rlim_max};
+    (void)malloc_trim(0);
+    clock_ms += AGAIN_MS;
+    take(c, 20 * plain);
+    unsigned before = capacity(c);
+    assert_true(before > LEAST);
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    use_up_records();
+    give(20 * plain);
+    assert_int_equal(setrlimit(RLIMIT_AS, &unlimited), 0);
+    assert_int_equal(capacity(c), before);
+    assert_true(hak_cache_count(hak_heap_attach(), c) <= before);
+    give_records_back();
+    clock_ms += AGAIN_MS;
+    take(c, 20 * plain);
+    give(20 * plain);
+    assert_int_equal(capacity(c), LEAST);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
 
 int main(void) {
@@ -327,6 +488,11 @@ int main(void) {
         TEST(what_stays_is_counted_until_it_is_used),
         TEST(what_was_freed_is_all_that_can_be_kept),
         TEST(what_all_threads_may_not_keep_is_narrowed_at_once),
+        TEST(an_end_of_another_thread_does_not_matter),
+        TEST(a_cache_that_begins_at_the_end_is_narrow),
+        TEST(growth_is_no_spill),
+        TEST(what_all_caches_keep_is_counted_too),
+        TEST(an_end_without_memory_returns_nothing_twice),
     };
     return cmocka_run_group_tests(tests, keep_all, NULL);
 }

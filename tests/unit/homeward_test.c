@@ -428,7 +428,7 @@ static void allocate_and_free(void *foreign) {
 static void *free_one_and_see_it_go(void *foreign) {
     unsigned class_idx = class_of(foreign);
     CHECK(hak_cache_make_hot(hak_heap_attach(), class_idx, 0));
-    hak_free(foreign);
+    allocate_and_free(foreign);
     CHECK(header_of(foreign) == HAK_HEADER_FREE);
     CHECK(hak_heap_attach()->homeward.count == 1);
     return NULL;
@@ -527,6 +527,28 @@ static void of_a_row_the_first_two_stay(void **state) {
     take_blocks(1000, BLOCKS);
     on_thread(free_in_rows, NULL);
     blocks_free(&blocks[ROWS * (BLOCKS / ROWS)], BLOCKS % ROWS);
+}
+
+static void *large_foreign;
+
+static void *free_small_before_large(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    CHECK(hak_cache_make_hot(heap, class_of(blocks[0]), 0));
+    CHECK(hak_cache_make_hot(heap, class_of(large_foreign), 0));
+    allocate_and_free(blocks[0]);
+    blocks_free(&blocks[1], BLOCKS - 1);
+    hak_free(large_foreign);
+    CHECK(header_of(large_foreign) == HAK_HEADER_CACHED);
+    return NULL;
+}
+
+/* A message and the small blocks that it came with: those go home in any case. */
+static void small_blocks_of_a_row_do_not_count(void **state) {
+    (void)state;
+    take_blocks(48, BLOCKS);
+    large_foreign = hak_malloc(1000);
+    on_thread(free_small_before_large, NULL);
 }
 
 #define LARGER_CLASSES 27u /* at most */
@@ -767,6 +789,7 @@ int main(void) {
         TEST(a_block_of_many_lines_is_handed_out_where_it_was_freed),
         TEST(no_more_stay_than_a_refill_would_bring),
         TEST(of_a_row_the_first_two_stay),
+        TEST(small_blocks_of_a_row_do_not_count),
         TEST(none_stay_with_a_thread_that_allocates_none),
         TEST(a_block_that_stays_is_free_in_a_child),
         TEST(foreign_blocks_of_any_unit_go_home),
