@@ -9,7 +9,8 @@
 #define MISSED_WITHIN_MS   1000u /* after the last purge of a cycle, or it was right to purge */
 #define CYCLE_MS_MAX       2000u /* a cycle that is no longer one of going back and forth */
 #define PROOFS_TO_RAISE    2u
-#define LIVE_SHARE_SHIFT   3u                   /* an eighth of what is in use */
+#define LIVE_SHARE_SHIFT   6u                   /* a 64th of what is in use stays, */
+#define PROVED_SHARE_SHIFT 3u                   /* an eighth where it is proved, */
 #define CYCLE_BYTES_MIN    ((size_t)256 * 1024) /* less is not worth keeping anything for */
 #define WINDOW_MS          1000u
 #define MISSED_PER_MS_MIN  ((size_t)48 * 1024) /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
@@ -41,7 +42,21 @@ size_t hak_retention_raise_max(enum hak_retainer who) {
 
 static void set_raised(struct retention *r, size_t bytes) {
     r->raised_bytes = bytes;
-    hak_retention_note_raised(HAK_RETAINER_SLABS, bytes);
+    hak_retention_note_raised(HAK_RETAINER_SLABS, bytes - hak_smaller(bytes, r->share_bytes));
+}
+
+/* What the floor may rise by at most, now. */
+static size_t raise_max(const struct retention *r) {
+    return r->share_bytes + hak_retention_raise_max(HAK_RETAINER_SLABS);
+}
+
+/* What may stay beside HAKMEM_RETAIN_MB changes with what is in use. */
+static void set_share(struct retention *r, size_t live_bytes) {
+    size_t share_bytes = (live_bytes >> PROVED_SHARE_SHIFT) - (live_bytes >> LIVE_SHARE_SHIFT);
+    r->share_bytes = hak_options.retain_mb == 0 ? 0 : share_bytes;
+    if (r->raised_bytes != 0) {
+        set_raised(r, hak_smaller(r->raised_bytes, raise_max(r)));
+    }
 }
 
 /* Half of what lay idle all through a window, beyond the floor as it is without proof, is not worth keeping.
@@ -109,8 +124,7 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
     }
     r->proofs = is_costly(r, now_ms) ? r->proofs + (r->proofs < PROOFS_TO_RAISE) : 0;
     if (r->proofs == PROOFS_TO_RAISE) {
-        set_raised(
-            r, hak_smaller(r->raised_bytes + r->purged_bytes, hak_retention_raise_max(HAK_RETAINER_SLABS)));
+        set_raised(r, hak_smaller(r->raised_bytes + r->purged_bytes, raise_max(r)));
     }
     forget_cycle(r);
 }
@@ -141,6 +155,7 @@ size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_
         return r->set_bytes;
     }
     age(r, now_ms);
+    set_share(r, live_bytes);
     r->base_bytes = hak_retention_base_bytes() + (live_bytes >> LIVE_SHARE_SHIFT);
     return r->base_bytes + r->raised_bytes;
 }

@@ -1,13 +1,13 @@
 /*
  * retention.h - how much free memory the slab side keeps instead of giving it back.
  *
- * The floor is a fraction of what is in use plus a MiB, less in a small container. It rises only for a heap
+ * The floor is a 64th of what is in use plus a MiB, less in a small container. It rises only for a heap
  * that has proved to need it: in two cycles in a row, of 256 KiB or more, half of what was purged was missed,
  * that is, memory without pages was handed out within a second, and so fast that the page faults took a share
  * of a thread's time that is worth the memory (3 %). The second and each further one raises it by what was
- * purged in it, at most by what the large floor leaves of HAKMEM_RETAIN_MB; each second takes half of what
- * lay unused all through it off again. Plain data and arithmetic; every function is called under the
- * SuperSlab lock.
+ * purged in it, at most to an eighth of what is in use and, beyond that, by what the large floor and caches
+ * leave of HAKMEM_RETAIN_MB; each second takes half of what lay unused all through it off again. Plain data
+ * and arithmetic; every function is called under the SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
@@ -24,7 +24,8 @@ struct retention {
     size_t missed_bytes;      /* in this cycle: handed out that the system has yet to fill with pages */
     unsigned proofs;          /* cycles in a row that ended with half missed, at most PROOFS_TO_RAISE */
     size_t raised_bytes;      /* what the floor has risen by */
-    size_t base_bytes;        /* the floor without that, when it was last asked for */
+    size_t base_bytes;        /* the floor without that, when it was last asked for, */
+    size_t share_bytes;       /* and what it may have risen by then beside HAKMEM_RETAIN_MB */
     size_t dirty_bytes;       /* now */
     size_t min_dirty_bytes;   /* the least since window_start_ms: memory that nobody wanted */
     uint64_t window_start_ms; /* when the floor was last lowered, or could have been */

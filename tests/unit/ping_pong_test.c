@@ -63,11 +63,11 @@ static size_t dirty_bytes(void) {
     return hak_superslab_count().dirty_units * HAK_UNIT_BYTES;
 }
 
-/* Dirty bytes beyond what may stay without proof: a base and an eighth of the slabs in use. */
+/* Dirty bytes beyond what may stay without proof: a base and a 64th of the slabs in use. */
 static size_t excess_bytes(void) {
     struct hak_superslab_counts counts = hak_superslab_count();
     size_t used_units = (counts.mapped - counts.whole) * HAK_UNITS_PER_SUPERSLAB - counts.free_units;
-    size_t floor_bytes = hak_retention_base_bytes() + used_units * HAK_UNIT_BYTES / 8;
+    size_t floor_bytes = hak_retention_base_bytes() + used_units * HAK_UNIT_BYTES / 64;
     size_t dirty = counts.dirty_units * HAK_UNIT_BYTES;
     return dirty > floor_bytes ? dirty - floor_bytes : 0;
 }

@@ -6,6 +6,7 @@
 #include "large/retain.h"
 #include "slab/retention.h"
 #include "support/test.h"
+#include <sys/mman.h>
 
 #define CYCLE     (16 * MIB)
 #define WINDOW_MS 1000u
@@ -38,7 +39,7 @@ static void floor_is_a_base_and_a_share_of_what_is_live(void **state) {
     (void)state;
     struct retention r = {0};
     assert_int_equal(hak_retention_floor_bytes(&r, 0, 5), hak_retention_base_bytes());
-    assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), hak_retention_base_bytes() + 10 * MIB);
+    assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), hak_retention_base_bytes() + 80 * MIB / 64);
 }
 
 static void floor_rises_after_two_seconds_of_ping_pong(void **state) {
@@ -143,6 +144,50 @@ static void raised_floor_is_bounded_by_the_option(void **state) {
     }
     size_t bound_bytes = (size_t)hak_options.retain_mb * MIB;
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + bound_bytes);
+}
+
+/* Of a big heap an eighth stays where that is proved, beside the option. */
+static void a_share_of_what_is_live_needs_proof_but_not_the_option(void **state) {
+    (void)state;
+    const size_t live_bytes = 1024 * MIB, share_bytes = live_bytes / 8 - live_bytes / 64;
+    struct retention r = {0};
+    size_t option_bytes = (size_t)hak_options.retain_mb * MIB;
+    size_t base_bytes = hak_retention_base_bytes();
+    uint64_t now_ms = 1000000;
+    (void)hak_retention_floor_bytes(&r, live_bytes, now_ms);
+    now_ms = ping_pong_second(&r, ping_pong_second(&r, now_ms));
+    assert_int_equal(hak_retention_floor_bytes(&r, live_bytes, now_ms), base_bytes + live_bytes / 64 + CYCLE);
+    assert_int_equal(hak_retention_raised_bytes(HAK_RETAINER_SLABS), 0);
+    for (unsigned second = 0; second < 20; second++) {
+        now_ms = ping_pong_second(&r, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, live_bytes, now_ms),
+                     base_bytes + live_bytes / 64 + share_bytes + option_bytes);
+    assert_int_equal(hak_retention_raised_bytes(HAK_RETAINER_SLABS), option_bytes);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), base_bytes + option_bytes);
+    assert_int_equal(hak_retention_floor_bytes(&r, live_bytes, now_ms),
+                     base_bytes + live_bytes / 64 + option_bytes);
+    assert_int_equal(hak_retention_raised_bytes(HAK_RETAINER_SLABS), 0);
+}
+
+static void set_retain_mb(unsigned mb) {
+    CHECK(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE) == 0);
+    hak_options.retain_mb = mb;
+    CHECK(mprotect(&hak_options, sizeof hak_options, PROT_READ) == 0);
+}
+
+static void without_the_option_nothing_is_proved(void **state) {
+    (void)state;
+    struct retention r = {0};
+    set_retain_mb(0);
+    uint64_t now_ms = 1000000;
+    (void)hak_retention_floor_bytes(&r, 1024 * MIB, now_ms);
+    for (unsigned second = 0; second < 4; second++) {
+        now_ms = ping_pong_second(&r, now_ms);
+    }
+    size_t floor_bytes = hak_retention_floor_bytes(&r, 1024 * MIB, now_ms);
+    set_retain_mb(64);
+    assert_int_equal(floor_bytes, hak_retention_base_bytes() + 16 * MIB);
 }
 
 /* What the large floor has risen by is taken off what this one may, and the other way round. */
@@ -284,6 +329,8 @@ int main(void) {
         cmocka_unit_test(a_long_purge_is_no_cycle),
         cmocka_unit_test(memory_that_is_not_wanted_again_raises_nothing),
         cmocka_unit_test(raised_floor_is_bounded_by_the_option),
+        cmocka_unit_test(a_share_of_what_is_live_needs_proof_but_not_the_option),
+        cmocka_unit_test(without_the_option_nothing_is_proved),
         cmocka_unit_test(two_floors_share_the_option),
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
