@@ -27,13 +27,13 @@
 #define CLASS_64    3 /* the class of 64-byte blocks */
 #define LOAD_BLOCKS 10000
 #define PEAK_BLOCKS (48 * 1024 * 1024 / 512)
-#define REST_BLOCKS (96 * 1024 * 1024 / 512)
+#define REST_BLOCKS (32 * 1024 * 1024 / 512)
 
 static struct child child;
 
 /* ---- what the children do --------------------------------------------------------------------------- */
 
-static void *held[REST_BLOCKS];
+static void *held[PEAK_BLOCKS];
 
 #define SWINGS       400u
 #define SWING_BLOCKS 600u
@@ -111,12 +111,15 @@ static inline void run_peak(void) {
 }
 
 /*
- * 64 MiB stay live, so that 9 MiB may stay free; 32 MiB more are freed; then a rest, and then so little that
- * nothing of what was freed is wanted again.
+ * 512 MiB are in use, untouched, so that 9 may stay free; 32 more are freed; then a rest, and then so little
+ * that nothing of what was freed is wanted again.
  */
 static inline void run_rest(void) {
+    for (unsigned i = 0; i < 512 * 32; i++) {
+        CHECK(launder(malloc(32768)) != NULL);
+    }
     take(REST_BLOCKS, 500);
-    for (unsigned i = REST_BLOCKS / 3 * 2; i < REST_BLOCKS; i++) {
+    for (unsigned i = 0; i < REST_BLOCKS; i++) {
         free(held[i]);
     }
     usleep(100000);
