@@ -240,15 +240,16 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     if (has_rows) {
         hak_width_note_row(heap, class_idx, count);
     }
-    if (!is_owed && !(has_rows && hak_width_note_spill(heap, class_idx, count))) {
-        return_oldest(heap, class_idx, count);
-        return;
-    }
-    if (!is_owed && heap->row.is_ending) {
+    bool ends = !is_owed && has_rows && hak_width_note_spill(heap, class_idx, count);
+    if (ends && heap->row.is_ending) {
         narrow_next(heap);
     }
-    /* Each block that stays here may pin an OS page of a slab that nobody needs. */
-    spill_narrowing(heap, class_idx, is_owed);
+    if (is_owed || ends) {
+        /* Each block that stays here may pin an OS page of a slab that nobody needs. */
+        spill_narrowing(heap, class_idx, is_owed);
+    } else {
+        return_oldest(heap, class_idx, count);
+    }
 }
 
 void hak_cache_forget(struct heap *heap, unsigned class_idx) {

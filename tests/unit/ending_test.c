@@ -121,6 +121,14 @@ static unsigned count_narrow_of_little(void) {
     return narrow;
 }
 
+/* Frees what is too much for all caches together. */
+static void end_all(void) {
+    const unsigned c = CLASS_OF_1280, plain = plain_capacity(c);
+    take(c, 20 * plain);
+    fill_caches_of_little();
+    give(20 * plain);
+}
+
 /* One class that ends goes through enough for the thread as a whole. */
 static void what_other_classes_have_is_narrowed_too(void **state) {
     (void)state;
@@ -133,9 +141,7 @@ static void what_other_classes_have_is_narrowed_too(void **state) {
     assert_int_equal(count_narrow_of_little(), 0);
     give(18 * plain);
     assert_int_equal(count_narrow_of_little(), LITTLE_COUNT);
-    take(c, 20 * plain);
-    fill_caches_of_little();
-    give(20 * plain); /* too soon after the last one */
+    end_all(); /* too soon after the last one */
     assert_int_equal(count_narrow_of_little(), 0);
 }
 
@@ -165,14 +171,6 @@ static void on_thread(void *(*run)(void *)) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-}
-
-/* Frees what is too much for all caches together. */
-static void end_all(void) {
-    const unsigned c = CLASS_OF_1280, plain = plain_capacity(c);
-    take(c, 20 * plain);
-    fill_caches_of_little();
-    give(20 * plain);
 }
 
 static struct heap *heap_of_first;

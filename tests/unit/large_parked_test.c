@@ -146,9 +146,6 @@ static void runs_of_one_length_are_parked_beside_each_other(void **state) {
     check_all_freed();
 }
 
-/* The bound where little is live: it follows what is live when it is off by a quarter. */
-#define BOUND_BYTES_MAX (HAK_PARKED_SHARD_BYTES * 4 / 3)
-
 /* The bound is a shard's, since this is one thread. */
 static void older_runs_make_room_within_the_bound(void **state) {
     (void)state;
@@ -160,7 +157,7 @@ static void older_runs_make_room_within_the_bound(void **state) {
     }
     for (unsigned i = 0; i < RUNS; i++) {
         release(runs[i]);
-        assert_in_range(parked_bytes(), 1, BOUND_BYTES_MAX);
+        assert_in_range(parked_bytes(), 1, HAK_PARKED_SHARD_BYTES * 5 / 4);
         check_sound();
     }
     char *p = must_alloc((10 + RUNS - 1) * hak_os_page_bytes());
@@ -187,14 +184,14 @@ static void the_bound_grows_with_what_is_live(void **state) {
     release_many_lengths();
     size_t bound_bytes =
         HAK_PARKED_SHARD_BYTES + (64 * MIB >> hak_large_policy.floor_live_shift) / HAK_PARKED_SHARDS;
-    assert_in_range(parked_bytes(), 2 * MIB, bound_bytes * 4 / 3);
+    assert_in_range(parked_bytes(), 2 * MIB, bound_bytes * 5 / 4);
     release(live);
     pay_debts();
     for (unsigned i = 0; i < 8; i++) { /* the bound is what it was, and so becomes what is parked */
         char *p = must_alloc((60 - i) * hak_os_page_bytes());
         release(p);
     }
-    assert_in_range(parked_bytes(), 0, BOUND_BYTES_MAX);
+    assert_in_range(parked_bytes(), 0, HAK_PARKED_SHARD_BYTES * 5 / 4);
     check_all_freed();
 }
 
@@ -220,7 +217,7 @@ static void a_set_floor_is_not_exceeded_however_much_is_live(void **state) {
     char *live = must_alloc(64 * MIB);
     hak_retain_set_floor(4 * MIB);
     release_many_lengths();
-    assert_in_range(parked_bytes(), 1, BOUND_BYTES_MAX);
+    assert_in_range(parked_bytes(), 1, HAK_PARKED_SHARD_BYTES * 5 / 4);
     hak_large_policy = policy;
     release(live);
     pay_debts();
