@@ -53,9 +53,7 @@ void hak_homeward_flush(struct heap *heap) {
         count_remote(heap, hak_ctz32(used));
     }
     hak_tally_settle(&homeward->tally);
-    if (hak_purge_is_owed()) {
-        hak_purge_step();
-    }
+    hak_purge_pay();
     end_batch(homeward);
 }
 

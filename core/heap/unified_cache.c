@@ -158,27 +158,25 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + have];
 }
 
-/* The `count` oldest blocks have gone home, `foreign` of them to slabs of others. */
-static void drop_oldest(struct heap *heap, unsigned class_idx, unsigned count, unsigned foreign) {
+/* Returns the `count` oldest blocks to their slabs; a purge step that is owed then stays so. */
+static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned had = hak_cache_count(heap, class_idx);
+    unsigned foreign =
+        hak_blocks_return_owing(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
     HAK_COUNT(&state->counters, remote_frees, foreign);
     memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
 }
 
-/* Returns the `count` oldest blocks to their slabs, and makes a purge step if one is owed. */
-static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
-    struct block_ref *oldest = &heap->classes[class_idx].array[1];
-    unsigned foreign = hak_blocks_return(oldest, count, heap->id, hak_heap_handle_event, heap);
-    drop_oldest(heap, class_idx, count, foreign);
-}
-
-/* The same, but a step that is owed stays so. */
-static void return_oldest_owing(struct heap *heap, unsigned class_idx, unsigned count) {
-    struct block_ref *oldest = &heap->classes[class_idx].array[1];
-    unsigned foreign = hak_blocks_return_owing(oldest, count, heap->id, hak_heap_handle_event, heap);
-    drop_oldest(heap, class_idx, count, foreign);
+/*
+ * Brings a cache down to `capacity`, at most `fill` blocks in it. Where memory for a smaller array lacks, it
+ * has no more than those all the same.
+ */
+static void shrink(struct heap *heap, unsigned class_idx, unsigned capacity, unsigned fill) {
+    unsigned count = hak_cache_count(heap, class_idx);
+    return_oldest(heap, class_idx, count - (unsigned)hak_smaller(count, fill));
+    (void)resize(heap, class_idx, capacity);
 }
 
 /* How many blocks a spill of a full cache returns: the older half, but few in debt. */
@@ -194,9 +192,7 @@ static void spill_narrowing(struct heap *heap, unsigned class_idx, bool is_owed)
     hak_width_narrow(heap, class_idx);
     unsigned capacity = lower_capacity(heap, class_idx);
     if (capacity < state->capacity_blocks) {
-        unsigned count = hak_cache_count(heap, class_idx); /* fewer where memory for a smaller array lacked */
-        return_oldest(heap, class_idx, count < capacity ? 0 : count - capacity + 1); /* room for one */
-        (void)resize(heap, class_idx, capacity);
+        shrink(heap, class_idx, capacity, capacity - 1); /* room for one */
     } else {
         return_oldest(heap, class_idx, spill_count(heap, class_idx, is_owed));
     }
@@ -208,10 +204,8 @@ static bool narrow_to_end(struct heap *heap, unsigned class_idx) {
     if (heap->classes[class_idx].capacity_blocks <= least) {
         return false;
     }
-    unsigned count = hak_cache_count(heap, class_idx);
     hak_width_end(heap, class_idx);
-    return_oldest_owing(heap, class_idx, count > least ? count - least : 0);
-    (void)resize(heap, class_idx, least);
+    shrink(heap, class_idx, least, least);
     return true;
 }
 
@@ -250,6 +244,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     } else {
         return_oldest(heap, class_idx, count);
     }
+    hak_purge_pay();
 }
 
 void hak_cache_forget(struct heap *heap, unsigned class_idx) {
@@ -267,10 +262,9 @@ void hak_cache_forget(struct heap *heap, unsigned class_idx) {
 
 void hak_cache_fit(struct heap *heap, unsigned class_idx) {
     unsigned capacity = hak_width_capacity(heap, class_idx);
-    unsigned count = hak_cache_count(heap, class_idx);
     if (heap->classes[class_idx].capacity_blocks > capacity) {
-        return_oldest(heap, class_idx, count > capacity ? count - capacity : 0);
-        (void)resize(heap, class_idx, capacity);
+        shrink(heap, class_idx, capacity, capacity);
+        hak_purge_pay();
     }
 }
 
@@ -279,6 +273,7 @@ void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {
         return;
     }
     return_oldest(heap, class_idx, hak_cache_count(heap, class_idx));
+    hak_purge_pay();
     hak_width_note_empty(heap, class_idx);
     if (!keep_array) {
         hak_cache_forget(heap, class_idx);

@@ -334,17 +334,13 @@ unsigned hak_blocks_return_owing(const struct block_ref *refs, unsigned count, u
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context) {
     unsigned foreign = hak_blocks_return_owing(refs, count, owner, handler, context);
-    if (hak_purge_is_owed()) {
-        hak_purge_step();
-    }
+    hak_purge_pay();
     return foreign;
 }
 
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {
     bool is_foreign = hak_tally_count(ref.block, cached_to_free(ref.header, true), owner, handler, context);
-    if (hak_purge_is_owed()) {
-        hak_purge_step();
-    }
+    hak_purge_pay();
     return is_foreign;
 }
 

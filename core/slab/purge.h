@@ -25,6 +25,13 @@ HAK_INLINE bool hak_purge_is_owed(void) {
  */
 void hak_purge_step(void);
 
+/* What an operation that frees blocks ends with: a step if one is owed. Slow: no lock held. */
+HAK_INLINE void hak_purge_pay(void) {
+    if (hak_purge_is_owed()) {
+        hak_purge_step();
+    }
+}
+
 /*
  * Gives back free pages between blocks of slabs that wait for that (ragged.h), by at most
  * HAK_PURGE_STEP_CALLS system calls: for who has taken a new slab. Slow: no lock held.
