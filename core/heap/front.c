@@ -290,9 +290,9 @@ HAK_ALWAYS_INLINE void send_home(struct heap *heap, void *block, hak_header *hea
 
 /* Apart, so that small blocks are spared the frame that its questions need. */
 static HAK_NOINLINE void free_foreign_of_many_lines(void *block, hak_header *header, unsigned class_idx,
-                                                    const char *function) {
+                                                    hak_word word, const char *function) {
     struct heap *heap = hak_tls.heap;
-    if (hak_homeward_may_stay(heap, class_idx)) {
+    if (hak_homeward_may_stay(heap, class_idx, word)) {
         hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
         return;
     }
@@ -300,9 +300,9 @@ static HAK_NOINLINE void free_foreign_of_many_lines(void *block, hak_header *hea
 }
 
 HAK_ALWAYS_INLINE void free_foreign(struct heap *heap, void *block, hak_header *header, unsigned class_idx,
-                                    const char *function) {
+                                    hak_word word, const char *function) {
     if (hak_homeward_is_to_ask(class_idx)) {
-        free_foreign_of_many_lines(block, header, class_idx, function);
+        free_foreign_of_many_lines(block, header, class_idx, word, function);
     } else {
         send_home(heap, block, header, class_idx, function);
     }
@@ -333,7 +333,7 @@ static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *fu
     hak_header *header = hak_place_header(&place);
     unsigned class_idx = place.row->class_idx;
     if (!hak_word_has_tag_of(word, hak_tls.low)) {
-        free_foreign(heap, block, header, class_idx, function);
+        free_foreign(heap, block, header, class_idx, word, function);
         return;
     }
     hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
@@ -351,7 +351,7 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
         hak_free_slow(block, function);
         return;
     }
-    free_foreign(hak_tls.heap, block, header, live_header - HAK_HEADER_LIVE, function);
+    free_foreign(hak_tls.heap, block, header, live_header - HAK_HEADER_LIVE, word, function);
 }
 
 /* A block of no slab and not of the large floor. */

@@ -56,13 +56,16 @@ HAK_ALWAYS_INLINE bool hak_homeward_is_to_ask(unsigned class_idx) {
     return hak_homeward_has_many_lines(class_idx) && hak_tls.top[class_idx]->block != HAK_CACHE_STOP;
 }
 
-/* Whether a freed block of that class stays: the caller then puts it on top of the cache, which has room. */
-HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_idx) {
+/*
+ * Whether a freed block of that class, its unit's word given, stays: the caller then puts it on top of the
+ * cache, which has room. What is moved out of a sparse slab (defrag.h), which has nobody's tag, does not.
+ */
+HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_idx, hak_word word) {
     const struct class_state *state = &heap->classes[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
     size_t cached = (size_t)(hak_tls.top[class_idx] - &state->array[1]);
     if (cached >= state->refill_blocks || cached * block_bytes >= HAK_STAYING_BYTES_MAX ||
-        hak_homeward_is_in_row(&heap->homeward)) {
+        hak_word_tag(word) == 0 || hak_homeward_is_in_row(&heap->homeward)) {
         return false;
     }
     int32_t pages = hak_homeward_pinned_pages(block_bytes);
