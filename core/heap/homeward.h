@@ -19,7 +19,7 @@
 #include "heap/heap.h"
 #include "meta/classes.h"
 
-#define HAK_GOES_HOME_MAX_BYTES 512u
+#define HAK_GOES_HOME_MAX_BYTES 256u
 #define HAK_STAYING_BYTES_MAX   32768u /* of a class: what stays the slabs of its owner do not get */
 #define HAK_STAYING_IN_ROW_MAX  2u     /* between two allocations */
 
