@@ -6,12 +6,12 @@
  * slab's, at once; only its count is put off, so that a remote free costs one store and a share of one atomic
  * addition.
  * One of many lines may stay, on top of the cache, since the header's line alone is shared and its own are
- * here already: in place of the blocks that a refill would get, so that the cache spills no sooner than
- * without. That is for a thread which replaces blocks one by one. Where it frees several in a row, without an
- * allocation in between, they are what another thread handed over and has in its cache yet: all but the first
- * two go home. Each that stays pins a page at least, and a thread that never allocates again keeps them, so
- * all caches of larger blocks of a thread together pin no more than its share of some MiB by them. All
- * functions: the owning thread, no lock held.
+ * here already: in place of the blocks that refills would get; at most three refills, so that the cache
+ * has room for the thread's own. That is for a thread which replaces blocks one by one. Where it frees
+ * several in a row, without an allocation in between, they are what another thread handed over and has in its
+ * cache yet: all but the first two go home. Each that stays pins a page at least, and a thread that never
+ * allocates again keeps them, so all caches of larger blocks of a thread together pin no more than its share
+ * of some MiB by them. All functions: the owning thread, no lock held.
  */
 #ifndef HAK_HEAP_HOMEWARD_H
 #define HAK_HEAP_HOMEWARD_H
@@ -20,7 +20,8 @@
 #include "meta/classes.h"
 
 #define HAK_GOES_HOME_MAX_BYTES 256u
-#define HAK_STAYING_BYTES_MAX   32768u /* of a class: what stays the slabs of its owner do not get */
+#define HAK_STAYING_BYTES_MAX   98304u /* of a class: what stays the slabs of its owner do not get, */
+#define HAK_STAYING_REFILLS_MAX 3u     /* and no more than so many refills bring */
 #define HAK_STAYING_IN_ROW_MAX  2u     /* between two allocations */
 
 /* OS pages of 4 KiB that a cached block may be all that keeps. */
@@ -64,8 +65,9 @@ HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_i
     const struct class_state *state = &heap->classes[class_idx];
     size_t block_bytes = hak_class_block_bytes[class_idx];
     size_t cached = (size_t)(hak_tls.top[class_idx] - &state->array[1]);
-    if (cached >= state->refill_blocks || cached * block_bytes >= HAK_STAYING_BYTES_MAX ||
-        hak_word_tag(word) == 0 || hak_homeward_is_in_row(&heap->homeward)) {
+    if (cached >= state->refill_blocks * HAK_STAYING_REFILLS_MAX ||
+        cached * block_bytes >= HAK_STAYING_BYTES_MAX || hak_word_tag(word) == 0 ||
+        hak_homeward_is_in_row(&heap->homeward)) {
         return false;
     }
     int32_t pages = hak_homeward_pinned_pages(block_bytes);

@@ -464,13 +464,14 @@ static void a_block_of_many_lines_is_handed_out_where_it_was_freed(void **state)
     blocks_free(&blocks[1], BLOCKS - 1);
 }
 
-/* As many as a refill asks for, and within a number of bytes. */
+/* As many as some refills ask for, and within a number of bytes. */
 static unsigned room_for_foreign(const struct class_state *state, size_t block_bytes) {
     unsigned few = (unsigned)((HAK_STAYING_BYTES_MAX + block_bytes - 1) / block_bytes);
-    return few < state->refill_blocks ? few : state->refill_blocks;
+    unsigned some = state->refill_blocks * HAK_STAYING_REFILLS_MAX;
+    return few < some ? few : some;
 }
 
-static void *free_more_than_a_refill(void *is_for_all_refills) {
+static void *free_more_than_refills(void *is_for_all_refills) {
     struct heap *heap = hak_heap_attach();
     unsigned class_idx = class_of(blocks[0]);
     const struct class_state *state = &heap->classes[class_idx];
@@ -491,14 +492,14 @@ static void *free_more_than_a_refill(void *is_for_all_refills) {
 }
 
 /* Else a thread that frees what others allocate would fill its cache and spill it, block by block. */
-static void no_more_stay_than_a_refill_would_bring(void **state) {
+static void no_more_stay_than_three_refills_would_bring(void **state) {
     (void)state;
     take_blocks(1000, BLOCKS);
-    on_thread(free_more_than_a_refill, NULL);
+    on_thread(free_more_than_refills, NULL);
     take_blocks(1000, BLOCKS);
-    on_thread(free_more_than_a_refill, &step); /* a large array, of which the bytes are the bound */
+    on_thread(free_more_than_refills, &step); /* a large array, of which the bytes are the bound */
     take_blocks(16384, BLOCKS);
-    on_thread(free_more_than_a_refill, NULL);
+    on_thread(free_more_than_refills, NULL);
 }
 
 #define ROWS 3u
@@ -551,7 +552,7 @@ static void small_blocks_of_a_row_do_not_count(void **state) {
     on_thread(free_small_before_large, NULL);
 }
 
-#define LARGER_CLASSES 27u /* at most */
+#define LARGER_CLASSES HAK_CLASS_COUNT /* at most */
 #define EACH_CLASS     60u
 #define HOLDERS        30u
 #define PINNED_OF_ALL  1536u /* pages of 4 KiB */
@@ -787,7 +788,7 @@ int main(void) {
         TEST(verify_knows_of_counts_that_are_put_off),
         TEST(a_foreign_block_is_not_handed_out_where_it_was_freed),
         TEST(a_block_of_many_lines_is_handed_out_where_it_was_freed),
-        TEST(no_more_stay_than_a_refill_would_bring),
+        TEST(no_more_stay_than_three_refills_would_bring),
         TEST(of_a_row_the_first_two_stay),
         TEST(small_blocks_of_a_row_do_not_count),
         TEST(none_stay_with_a_thread_that_allocates_none),
