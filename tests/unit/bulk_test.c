@@ -34,15 +34,12 @@ static void count_call(size_t bytes) {
     atomic_fetch_add(&given_bytes, bytes);
 }
 
-int madvise(void *address, size_t bytes, int advice) {
-    if (advice == MADV_DONTNEED || advice == MADV_NOHUGEPAGE) {
-        count_call(advice == MADV_DONTNEED ? bytes : 0); /* the other only splits a huge page */
-    }
-    return (int)syscall(SYS_madvise, address, bytes, advice);
-}
-
 /* What was mapped last: to have 2 MiB at a multiple of 2 MiB the library maps more and cuts off the ends. */
 static uintptr_t mapped_from, mapped_end;
+
+static bool is_new(const void *address) {
+    return (uintptr_t)address >= mapped_from && (uintptr_t)address < mapped_end;
+}
 
 void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
     void *memory = (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
@@ -51,9 +48,16 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
     return memory;
 }
 
+/* New memory is told whether it may be a huge page, and a new page tells how purging works here, once. */
+int madvise(void *address, size_t bytes, int advice) {
+    if (!is_new(address) && (advice == MADV_DONTNEED || advice == MADV_NOHUGEPAGE)) {
+        count_call(advice == MADV_DONTNEED ? bytes : 0); /* the other only splits a huge page */
+    }
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
 int munmap(void *address, size_t bytes) {
-    bool is_end_of_new = (uintptr_t)address >= mapped_from && (uintptr_t)address < mapped_end;
-    if (!is_end_of_new) {
+    if (!is_new(address)) { /* else an end of it */
         count_call(bytes);
     }
     return (int)syscall(SYS_munmap, address, bytes);
