@@ -18,6 +18,7 @@
 #include "heap/upkeep.h"
 #include "large/large.h"
 #include "slab/guests.h"
+#include "slab/purge.h"
 #include <errno.h>
 #include <string.h>
 
@@ -233,6 +234,7 @@ void *hak_calloc_slow(size_t bytes) {
 static void return_one(struct heap *heap, struct block_ref ref, unsigned class_idx) {
     uint32_t owner = heap != NULL ? heap->id : 0;
     bool is_foreign = hak_block_return(ref, owner, hak_heap_handle_event, heap);
+    hak_purge_pay();
     if (heap != NULL) {
         HAK_COUNT(&heap->classes[class_idx].counters, remote_frees, is_foreign);
     }

@@ -162,8 +162,7 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
 static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned had = hak_cache_count(heap, class_idx);
-    unsigned foreign =
-        hak_blocks_return_owing(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
+    unsigned foreign = hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
     HAK_COUNT(&state->counters, remote_frees, foreign);
     memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];

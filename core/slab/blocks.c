@@ -13,7 +13,6 @@
 #include "os/fatal.h"
 #include "os/os.h"
 #include "slab/guests.h"
-#include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/shuffle.h"
 #include "slab/slab_word.h"
@@ -319,8 +318,8 @@ HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *
     }
 }
 
-unsigned hak_blocks_return_owing(const struct block_ref *refs, unsigned count, uint32_t owner,
-                                 hak_event_handler handler, void *context) {
+unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
+                           hak_event_handler handler, void *context) {
     struct tally tally = {.owner = owner, .handler = handler, .context = context};
     if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_guests_were_made))) { /* relaxed: see there */
         return_refs(&tally, refs, count, true);
@@ -331,17 +330,8 @@ unsigned hak_blocks_return_owing(const struct block_ref *refs, unsigned count, u
     return tally.foreign;
 }
 
-unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
-                           hak_event_handler handler, void *context) {
-    unsigned foreign = hak_blocks_return_owing(refs, count, owner, handler, context);
-    hak_purge_pay();
-    return foreign;
-}
-
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {
-    bool is_foreign = hak_tally_count(ref.block, cached_to_free(ref.header, true), owner, handler, context);
-    hak_purge_pay();
-    return is_foreign;
+    return hak_tally_count(ref.block, cached_to_free(ref.header, true), owner, handler, context);
 }
 
 static bool is_free_header(uint8_t header) {

@@ -26,17 +26,13 @@ bool hak_blocks_take_one(struct slab *slab, struct block_ref *ref);
 
 /*
  * Returns blocks, of any slabs, whose headers are CACHED, CACHED_ZERO or (just freed) LIVE: FREE into each
- * header byte, then one count per slab and batch, then a purge step if one is owed. `owner` is the caller's
- * heap: the result says how many blocks belong to slabs of others. Slow: no lock held.
+ * header byte, then one count per slab and batch. `owner` is the caller's heap: the result says how many
+ * blocks belong to slabs of others. The caller's operation ends with hak_purge_pay(). Slow: no lock held.
  */
 unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
                            hak_event_handler handler, void *context);
 
-/* The same, but a purge step that is owed stays so: for callers that return more in the same operation. */
-unsigned hak_blocks_return_owing(const struct block_ref *refs, unsigned count, uint32_t owner,
-                                 hak_event_handler handler, void *context);
-
-/* The same as the first for one block; whether its slab belongs to another heap. */
+/* The same for one block; whether its slab belongs to another heap. */
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context);
 
 /*

@@ -6,6 +6,7 @@
 #include "heap/supply.h"
 #include "scenarios/kit.h"
 #include "scenarios/list.h"
+#include "slab/purge.h"
 
 static struct block_ref refs[KIT_BLOCKS];
 static struct block_ref taken[2];
@@ -185,6 +186,7 @@ static void free_at_once(void) {
     struct heap *heap = hak_heap_attach();
     kit_use(&refs[0]);
     (void)hak_block_return(refs[0], heap->id, hak_heap_handle_event, heap);
+    hak_purge_pay();
 }
 
 /* The same in a slab of sixteen blocks: what is freed lies in the second word of its headers. */

@@ -4,6 +4,7 @@
 #include "scenarios/kit.h"
 #include "heap/supply.h"
 #include "process/verify.h"
+#include "slab/purge.h"
 
 void kit_attach(void) {
     (void)hak_heap_attach();
@@ -43,6 +44,7 @@ void kit_use(const struct block_ref *ref) {
 void kit_return(const struct block_ref *refs, unsigned count) {
     struct heap *heap = hak_heap_attach();
     (void)hak_blocks_return(refs, count, heap->id, hak_heap_handle_event, heap);
+    hak_purge_pay();
 }
 
 void kit_free(const struct block_ref *ref) {
