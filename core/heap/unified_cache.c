@@ -263,7 +263,6 @@ void hak_cache_fit(struct heap *heap, unsigned class_idx) {
     unsigned capacity = hak_width_capacity(heap, class_idx);
     if (heap->classes[class_idx].capacity_blocks > capacity) {
         shrink(heap, class_idx, capacity, capacity);
-        hak_purge_pay();
     }
 }
 
@@ -272,7 +271,6 @@ void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array) {
         return;
     }
     return_oldest(heap, class_idx, hak_cache_count(heap, class_idx));
-    hak_purge_pay();
     hak_width_note_empty(heap, class_idx);
     if (!keep_array) {
         hak_cache_forget(heap, class_idx);

@@ -29,10 +29,10 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks);
  * what the thread holds ends by narrowing it, and one class more. */
 void hak_cache_make_room(struct heap *heap, unsigned class_idx);
 
-/* Returns every block of the cache; gives the array up unless keep_array. */
+/* Returns every block of the cache; gives the array up unless keep_array. A purge step may be owed then. */
 void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array);
 
-/* Brings the capacity down to what the class may cache now (width.h). */
+/* Brings the capacity down to what the class may cache now (width.h). A purge step may be owed then. */
 void hak_cache_fit(struct heap *heap, unsigned class_idx);
 
 /* Drops the array with what is in it: for the child of a fork, which has seen to the blocks. */

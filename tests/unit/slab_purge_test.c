@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "heap/front.h"
 #include "heap/heap.h"
 #include "meta/classes.h"
 #include "slab/blocks.h"
@@ -259,6 +260,28 @@ static void pages_below_blocks_never_used_are_purged(void **state) {
     (void)hak_blocks_return(&ref, 1, 0, hak_heap_handle_event, NULL);
 }
 
+/* A class without a cache returns each block by itself; the one that ends its slab pays for that. */
+static void what_a_cold_class_frees_goes_back_at_once(void **state) {
+    (void)state;
+    enum { BLOCKS_OF_COLD = 8, BYTES_OF_COLD = 7000 };
+    void *blocks[BLOCKS_OF_COLD];
+    hak_purge_set_floor(0);
+    size_t before_units = hak_superslab_count().dirty_units;
+    for (unsigned i = 0; i < BLOCKS_OF_COLD; i++) {
+        blocks[i] = hak_alloc_gate(BYTES_OF_COLD);
+        CHECK(blocks[i] != NULL);
+    }
+    const struct heap *heap = hak_heap_attach();
+    purge_calls = 0;
+    for (unsigned i = 0; i < BLOCKS_OF_COLD; i++) {
+        assert_int_equal(purge_calls, 0);
+        hak_free_gate(blocks[i], "free()");
+    }
+    assert_null(heap->classes[hak_class_of(BYTES_OF_COLD)].array);
+    assert_int_equal(purge_calls, 1);
+    assert_int_equal(hak_superslab_count().dirty_units, before_units);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(locked_pages_do_not_keep_trim_from_the_rest, system_as_usual),
@@ -268,6 +291,7 @@ int main(void) {
         cmocka_unit_test_setup(an_empty_superslab_is_young_for_a_thread_with_an_older_clock, system_as_usual),
         cmocka_unit_test_setup(an_empty_superslab_is_as_old_as_its_last_unit, system_as_usual),
         cmocka_unit_test_setup(the_floor_stays_raised_for_a_thread_with_an_older_clock, system_as_usual),
+        cmocka_unit_test_setup(what_a_cold_class_frees_goes_back_at_once, system_as_usual),
         cmocka_unit_test_setup(pages_below_blocks_never_used_are_purged, system_as_usual),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
