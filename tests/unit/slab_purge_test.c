@@ -256,6 +256,7 @@ static void pages_below_blocks_never_used_are_purged(void **state) {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     unsigned calls = 0;
     assert_int_equal(hak_blocks_purge(slab, UINT_MAX, &calls) * page_bytes, HAK_UNIT_BYTES - page_bytes);
+    slab->purged_mask = 0; /* purged by no step, which would have counted it */
     hak_heap_handle_event(slab, hak_slab_release(slab, 1, HAK_PLACE_NOWHERE, 0), NULL);
     (void)hak_blocks_return(&ref, 1, 0, hak_heap_handle_event, NULL);
 }
@@ -291,8 +292,8 @@ int main(void) {
         cmocka_unit_test_setup(an_empty_superslab_is_young_for_a_thread_with_an_older_clock, system_as_usual),
         cmocka_unit_test_setup(an_empty_superslab_is_as_old_as_its_last_unit, system_as_usual),
         cmocka_unit_test_setup(the_floor_stays_raised_for_a_thread_with_an_older_clock, system_as_usual),
-        cmocka_unit_test_setup(what_a_cold_class_frees_goes_back_at_once, system_as_usual),
         cmocka_unit_test_setup(pages_below_blocks_never_used_are_purged, system_as_usual),
+        cmocka_unit_test_setup(what_a_cold_class_frees_goes_back_at_once, system_as_usual),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
