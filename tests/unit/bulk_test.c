@@ -50,9 +50,10 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
 
 /* A new page tells how purging works here, once: nothing of the heap's. */
 int madvise(void *address, size_t bytes, int advice) {
-    bool is_trial = advice == MADV_DONTNEED && is_new(address);
-    if (!is_trial && (advice == MADV_DONTNEED || advice == MADV_NOHUGEPAGE)) {
-        count_call(advice == MADV_DONTNEED ? bytes : 0); /* the other only splits a huge page */
+    if (advice == MADV_DONTNEED && !is_new(address)) {
+        count_call(bytes);
+    } else if (advice == MADV_NOHUGEPAGE) {
+        count_call(0); /* only splits a huge page */
     }
     return (int)syscall(SYS_madvise, address, bytes, advice);
 }
