@@ -36,9 +36,11 @@ size_t hak_request_class_bytes(size_t align, size_t bytes) {
     /*
      * Blocks start at multiples of their size from a 64 KiB boundary. The largest class is a multiple of each
      * alignment, so the size that is rounded up fits it; and of the classes above a multiple the lowest is
-     * one too (unit/meta asks all).
+     * one too, or, where that is one for a power of two with a header, the next (unit/meta asks all).
      */
-    size_t class_bytes = hak_class_block_bytes[hak_class_of(hak_round_up(bytes + (bytes == 0), align))];
+    unsigned class_idx = hak_class_of(hak_round_up(bytes + (bytes == 0), align));
+    class_idx += !hak_is_aligned(hak_class_block_bytes[class_idx], align);
+    size_t class_bytes = hak_class_block_bytes[class_idx];
     HAK_ASSERT(hak_is_aligned(class_bytes, align));
     return class_bytes;
 }
@@ -92,12 +94,23 @@ static bool fits_in_place(unsigned class_idx, size_t bytes) {
     return bytes <= usable_bytes && (bytes >= usable_bytes / 2 || hak_class_of(bytes) == class_idx);
 }
 
-static void *move_block(const char *function, void *block, size_t old_bytes, size_t bytes) {
-    void *moved = hak_alloc_gate(bytes);
-    if (moved != NULL) {
-        memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
-        hak_free_gate(block, function);
+/* Where there is no memory for another block: one that is to be smaller stays as it is. */
+static HAK_COLD void *stay(void *block, size_t old_bytes, size_t bytes, int saved_errno) {
+    if (bytes > old_bytes) {
+        return NULL;
     }
+    errno = saved_errno;
+    return block;
+}
+
+static void *move_block(const char *function, void *block, size_t old_bytes, size_t bytes) {
+    int saved_errno = errno;
+    void *moved = hak_alloc_gate(bytes);
+    if (HAK_UNLIKELY(moved == NULL)) {
+        return stay(block, old_bytes, bytes, saved_errno);
+    }
+    memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+    hak_free_gate(block, function);
     return moved;
 }
 
@@ -108,6 +121,8 @@ static void *realloc_large_wiped(const char *function, void *block, size_t old_b
 }
 
 static void *realloc_large(const char *function, void *block, hak_word word, size_t bytes) {
+    (void)hak_heap_attach(); /* as in hak_defrag_helps(): what is cut off may go back by the hands of this
+                                thread */
     if (HAK_UNLIKELY(hak_options.zero_on_free)) {
         return realloc_large_wiped(function, block, hak_large_usable(function, block, word), bytes);
     }
@@ -157,11 +172,13 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
 static HAK_NOINLINE void *move_own(const char *function, void *block, hak_header *header, size_t row,
                                    size_t bytes) {
     size_t usable_bytes = hak_class_block_bytes[row - HAK_HEADER_LIVE];
+    int saved_errno = errno;
     void *moved = hak_alloc_gate(bytes);
-    if (HAK_LIKELY(moved != NULL)) {
-        memcpy(moved, block, usable_bytes < bytes ? usable_bytes : bytes);
-        hak_push_own(block, header, row, function);
+    if (HAK_UNLIKELY(moved == NULL)) {
+        return stay(block, usable_bytes, bytes, saved_errno);
     }
+    memcpy(moved, block, usable_bytes < bytes ? usable_bytes : bytes);
+    hak_push_own(block, header, row, function);
     return moved;
 }
 

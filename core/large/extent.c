@@ -8,6 +8,9 @@
 #include "large/retain.h"
 #include "os/os.h"
 
+/* Runs of extents where the kernel has refused a purge that are passed over in one search. */
+#define DIRTY_LOOKS_MAX 256u
+
 static HAK_TABLE struct hak_run_index dirty_runs; /* free runs with a dirty page */
 static HAK_TABLE struct hak_run_index clean_runs; /* free runs known to be zero throughout */
 static struct hak_extent *all_extents;
@@ -142,6 +145,7 @@ void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uin
     extent->base = superslab->base;
     extent->superslab = superslab;
     extent->pages = (unsigned)(HAK_SUPERSLAB_BYTES / hak_os_page_bytes());
+    extent->refused_ms = 0;
     HAK_ASSERT(extent->free_pages == 0 && extent->held_pages == 0 && extent->dirty_pages == 0);
     unused_pages += extent->pages;
     for (uint32_t left = ~zero_units; left != 0; left &= left - 1) {
@@ -361,8 +365,25 @@ void hak_extent_moved_to_free(struct hak_extent *extent, unsigned page) {
     held_to_free(extent, page, extent->run_pages[page]);
 }
 
-bool hak_extent_hold_dirtiest(struct hak_run *run) {
+void hak_extent_note_refused(const struct hak_run *run, uint64_t now_ms) {
+    run->extent->refused_ms = now_ms + (now_ms == 0);
+}
+
+/* The longest dirty run, those of extents left out where the kernel has refused since then. */
+static struct hak_run_node *dirtiest(uint64_t since_ms) {
     struct hak_run_node *node = hak_run_index_longest(&dirty_runs);
+    for (unsigned looked = 0; node != NULL && looked < DIRTY_LOOKS_MAX; looked++) {
+        uint64_t refused_ms = extent_of(node)->refused_ms;
+        if (refused_ms == 0 || refused_ms < since_ms) {
+            return node;
+        }
+        node = hak_run_index_after(&dirty_runs, node);
+    }
+    return NULL;
+}
+
+bool hak_extent_hold_dirtiest(struct hak_run *run, uint64_t since_ms) {
+    struct hak_run_node *node = dirtiest(since_ms);
     if (node == NULL) {
         return false;
     }

@@ -31,6 +31,7 @@ struct hak_extent {
     unsigned free_pages;
     unsigned held_pages;
     unsigned dirty_pages;                       /* free pages that are not known to be zero */
+    uint64_t refused_ms;                        /* when the kernel last refused to purge here; 0: never */
     struct hak_page_map live_starts;            /* first pages of live runs */
     struct hak_page_map free_ends;              /* first and last pages of free runs */
     struct hak_page_map dirty;                  /* free pages that may hold something */
@@ -111,9 +112,15 @@ void hak_extent_live_to_held(struct hak_extent *extent, unsigned page);
 void hak_extent_held_to_live(struct hak_extent *extent, unsigned page);
 void hak_extent_moved_to_free(struct hak_extent *extent, unsigned page);
 
-/* free -> held of the longest run with dirty pages (none: false), to be purged; then held -> free again. */
-bool hak_extent_hold_dirtiest(struct hak_run *run);
+/*
+ * free -> held of the longest run with dirty pages, to be purged; then held -> free again. None, and false,
+ * of extents where the kernel refused that (locked pages) at `since_ms` or later.
+ */
+bool hak_extent_hold_dirtiest(struct hak_run *run, uint64_t since_ms);
 void hak_extent_purged_to_free(const struct hak_run *run, bool is_zero);
+
+/* The kernel refused at `now_ms` to purge a held run. */
+void hak_extent_note_refused(const struct hak_run *run, uint64_t now_ms);
 
 /*
  * True when every page is free, another extent is empty already (one is kept against to and fro), and this

@@ -141,8 +141,12 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
 /* No lock; the block is the caller's and nothing of hakmem's lies behind it in its kernel mapping. */
 static bool extend_in_place(struct hak_mapping *mapping, void *p, size_t old_bytes, size_t bytes) {
     size_t before_bytes = hak_seams_last(&mapping->seams); /* mremap takes one kernel mapping */
-    if (hak_mapping_prepare_words(p, bytes) != 0 ||
-        hak_os_resize((char *)p + before_bytes, old_bytes - before_bytes, bytes - before_bytes) != 0) {
+    if (hak_os_resize((char *)p + before_bytes, old_bytes - before_bytes, bytes - before_bytes) != 0) {
+        return false;
+    }
+    /* Not before: leaves are never unmapped, and a size that cannot be had may ask for many. */
+    if (hak_mapping_prepare_words(p, bytes) != 0) {
+        (void)hak_os_unmap((char *)p + old_bytes, bytes - old_bytes);
         return false;
     }
     hak_lock_acquire(&hak_large_lock);

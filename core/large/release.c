@@ -15,10 +15,15 @@
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
 
+/* Purges in a row that are refused: of a program that locks some pages, and of one that locks all. */
+#define REFUSALS_MAX      4u
+#define TRIM_REFUSALS_MAX 16u
+
 HAK_READ_MOSTLY _Atomic bool hak_release_has_debt;
 
 /* What a step gives back: the end of a mapping, the dirty part of a run, or a closed extent's SuperSlab. */
 struct step {
+    uint64_t since_ms;           /* set before it is picked: no run of where a purge was refused since then */
     struct hak_mapping *mapping; /* NULL: the SuperSlab or the run */
     struct superslab *superslab; /* NULL: the run */
     uint32_t zero_units;         /* of the SuperSlab */
@@ -55,7 +60,7 @@ static bool pick_run(struct step *step) {
         step->superslab = hak_extent_close(surplus, &step->zero_units);
         return true;
     }
-    if (!hak_extent_hold_dirtiest(&step->run)) {
+    if (!hak_extent_hold_dirtiest(&step->run, step->since_ms)) {
         return false;
     }
     const struct hak_run *run = &step->run;
@@ -131,6 +136,21 @@ static size_t settle_mapping(const struct step *step, enum outcome outcome) {
     return given_bytes;
 }
 
+/* Some locked pages keep their extent from going back; so many refusals in a row may be all of memory. */
+static void note_refusal(const struct step *step, enum outcome outcome, uint64_t now_ms) {
+    if (outcome != FAILED) {
+        hak_retain.refusals = outcome == PURGED ? 0 : hak_retain.refusals;
+        return;
+    }
+    if (step->mapping == NULL) {
+        hak_extent_note_refused(&step->run, now_ms);
+    }
+    if (++hak_retain.refusals >= REFUSALS_MAX) {
+        hak_retain.refusals = 0;
+        hak_retain.purge_after_ms = now_ms + hak_large_policy.proof_ms;
+    }
+}
+
 /* Lock held. Puts the step's memory where it belongs now; returns the dirty bytes given back. */
 static size_t settle(const struct step *step, enum outcome outcome, uint64_t now_ms) {
     size_t given_bytes = 0;
@@ -143,16 +163,14 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
         given_bytes = is_zero ? step->run.dirty_pages * hak_os_page_bytes() : 0;
         hak_extent_purged_to_free(&step->run, is_zero);
     }
-    if (outcome == FAILED) {
-        hak_retain.purge_after_ms = now_ms + hak_large_policy.proof_ms;
-    }
+    note_refusal(step, outcome, now_ms);
     return given_bytes;
 }
 
 /* One call's worth of what is above the floor, from *left_bytes; false when nothing more can be given back
  * now. */
 static bool release_step(size_t *left_bytes, uint64_t now_ms) {
-    struct step step;
+    struct step step = {.since_ms = now_ms - hak_smaller(now_ms, hak_large_policy.proof_ms)};
     hak_lock_acquire(&hak_large_lock);
     bool has_step = pick_excess(&step, *left_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
@@ -169,7 +187,7 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     return outcome != FAILED && (outcome != PURGED || step.mapping == NULL);
 }
 
-void hak_release_age(size_t own_bytes) {
+bool hak_release_age(size_t own_bytes) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_large_lock);
     hak_retain_touch(now_ms);
@@ -178,6 +196,7 @@ void hak_release_age(size_t own_bytes) {
     if (is_over) {
         hak_release_excess(own_bytes, now_ms);
     }
+    return is_over;
 }
 
 void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
@@ -222,11 +241,13 @@ struct trim {
     size_t keep_bytes;
     size_t given_bytes;
     size_t tries_left; /* for pieces that cannot be unmapped: none of them is asked for ever */
+    uint64_t start_ms;
+    unsigned refusals; /* of purges, in a row */
 };
 
 /* One step; false when there is nothing more to do, or nothing more that can be done. */
 static bool trim_step(struct trim *trim) {
-    struct step step;
+    struct step step = {.since_ms = trim->start_ms};
     bool has_step = false;
     hak_lock_acquire(&hak_large_lock);
     if (hak_retain.dirty_bytes > trim->keep_bytes) {
@@ -241,14 +262,16 @@ static bool trim_step(struct trim *trim) {
     }
     enum outcome outcome = carry_out(&step);
     hak_lock_acquire(&hak_large_lock);
-    trim->given_bytes += settle(&step, outcome, hak_retain.touched_ms);
+    trim->given_bytes += settle(&step, outcome, trim->start_ms);
     hak_lock_release(&hak_large_lock);
     trim->tries_left -= step.mapping != NULL && outcome != UNMAPPED && trim->tries_left != 0;
-    return outcome != FAILED;
+    trim->refusals = outcome == FAILED ? trim->refusals + 1 : 0;
+    return trim->refusals < TRIM_REFUSALS_MAX;
 }
 
 size_t hak_release_all(size_t keep_bytes) {
-    struct trim trim = {.keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max};
+    struct trim trim = {
+        .keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max, .start_ms = hak_os_now_ms()};
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();
     hak_lock_release(&hak_large_lock);

@@ -21,8 +21,9 @@
  */
 void hak_release_excess(size_t own_bytes, uint64_t now_ms);
 
-/* Lets the floor fall with time and gives back what is above it then, as above. Slow. */
-HAK_COLD void hak_release_age(size_t own_bytes);
+/* Lets the floor fall with time and gives back what is above it then, as above; false if that is nothing.
+ * Slow. */
+HAK_COLD bool hak_release_age(size_t own_bytes);
 
 /* Whether memory above the floor waits to go back. Relaxed: a hint. */
 extern _Atomic bool hak_release_has_debt;

@@ -54,11 +54,12 @@ struct hak_retain {
     uint64_t touched_ms;     /* the last operation */
     size_t returned_bytes;   /* given back in the cycle that runs; 0: none runs */
     size_t fetched_bytes;    /* fetched again in it */
-    size_t peak_bytes;       /* dirty_bytes before the giving back */
+    size_t peak_bytes;       /* dirty_bytes above the floor without proof, before the giving back */
     uint64_t returned_ms;    /* when memory was last given back */
     unsigned proofs;         /* cycles in a row that were fetched again in time */
     uint64_t over_since_ms;  /* when more than the floor was first found, 0: not now */
-    uint64_t purge_after_ms; /* purging failed (locked pages): not tried again before */
+    unsigned refusals;       /* purges in a row that the kernel refused (locked pages) */
+    uint64_t purge_after_ms; /* they were too many: not tried again before */
 };
 extern struct hak_retain hak_retain;
 

@@ -42,6 +42,13 @@ struct hak_run_node *hak_run_index_longest(const struct hak_run_index *index) {
     return index->lists[hak_page_map_last_end(&index->lengths, 0, HAK_EXTENT_PAGES_MAX)];
 }
 
+struct hak_run_node *hak_run_index_after(const struct hak_run_index *index, const struct hak_run_node *node) {
+    if (node->next != NULL || node->pages == 1) {
+        return node->next;
+    }
+    return index->lists[hak_page_map_last_end(&index->lengths, 0, node->pages - 1u)];
+}
+
 size_t hak_run_index_check(const struct hak_run_index *index, bool is_dirty, const char **why) {
     size_t count = 0;
     for (unsigned pages = 1; pages <= HAK_EXTENT_PAGES_MAX; pages++) {

@@ -35,6 +35,9 @@ struct hak_run_node *hak_run_index_best(const struct hak_run_index *index, unsig
 /* The newest of the longest runs, or NULL. */
 struct hak_run_node *hak_run_index_longest(const struct hak_run_index *index);
 
+/* Another run as long as that, else the newest of the next shorter ones; NULL when there is none. */
+struct hak_run_node *hak_run_index_after(const struct hak_run_index *index, const struct hak_run_node *node);
+
 /* Number of runs linked; checks the invariants and sets *why to the first one broken. */
 size_t hak_run_index_check(const struct hak_run_index *index, bool is_dirty, const char **why);
 

@@ -16,6 +16,9 @@
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#endif
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
@@ -190,8 +193,16 @@ static HAK_COLD uint8_t try_purge(void *page) {
     return is_refused || hak_atomic_load_relaxed(byte) == 0 ? HOLDS : FAILS; /* relaxed: as above */
 }
 
+/* Advice that is refused for locked memory, and for some that the library never has. */
+static bool is_locked(void *address) {
+    return advise(address, hak_os_page_bytes(), MADV_COLD) != 0;
+}
+
 static HAK_COLD uint8_t try_old_pages(void *page) {
     void *moved;
+    if (is_locked(page)) {
+        return UNTRIED; /* it might unlock what lies beside it, see remap() */
+    }
     int error = call_mremap(page, hak_os_page_bytes(), hak_os_page_bytes(), MREMAP_MAYMOVE | MREMAP_DONTUNMAP,
                             NULL, &moved);
     if (error != 0) {
@@ -242,18 +253,36 @@ int hak_os_populate(void *address, size_t bytes) {
     return advise(address, bytes, MADV_POPULATE_WRITE);
 }
 
-/* EINVAL also for a flag that the kernel takes and its emulator does not carry out. */
+/*
+ * EINVAL also for a flag that the kernel takes and its emulator does not carry out, and where old pages are
+ * to stay that are locked: the kernel would unlock all of their mapping, other blocks in it too.
+ */
 static int remap(void *address, size_t old_bytes, size_t new_bytes, int flags, void *target, void **out) {
-    if ((flags & MREMAP_DONTUNMAP) != 0 && !holds(&old_pages_stay, try_old_pages)) {
+    if ((flags & MREMAP_DONTUNMAP) != 0 && (is_locked(address) || !holds(&old_pages_stay, try_old_pages))) {
         return EINVAL;
     }
     return call_mremap(address, old_bytes, new_bytes, flags, target, out);
 }
 
 /*
+ * Whether a range lies in one kernel mapping. A program that locks, protects or advises part of a block makes
+ * several of it: the kernel then refuses with EFAULT to make it longer, before it looks at anything else.
+ */
+static bool is_one_mapping(void *address, size_t bytes) {
+    void *same;
+    size_t page_bytes = hak_os_page_bytes();
+    int error = call_mremap(address, bytes, bytes + page_bytes, 0, NULL, &same);
+    if (error == 0) {
+        (void)munmap((char *)address + bytes, page_bytes);
+    }
+    return error != EFAULT;
+}
+
+/*
  * MREMAP_FIXED unmaps the target before its last checks: after a failure but EINVAL another thread may have
  * it. What the process has more of afterwards is asked of its limits first, when a refusal leaves the target
- * as it was.
+ * as it was; and so is whether the range is one mapping. Of several, older kernels move none, but may have
+ * unmapped the target, and newer ones (from 6.17 on) move one by one and leave it at that when one fails.
  */
 static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes, bool old_stays) {
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (old_stays ? MREMAP_DONTUNMAP : 0);
@@ -261,6 +290,9 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
     size_t more_bytes = new_bytes > freed_bytes ? new_bytes - freed_bytes : 0;
     void *moved;
     int error = more_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - more_bytes, more_bytes);
+    if (error == 0 && !is_one_mapping(from, old_bytes)) {
+        error = EFAULT;
+    }
     if (error == 0) {
         error = remap(from, old_bytes, new_bytes, flags, target, &moved);
         if (error != EINVAL) { /* the target was accounted for when it was reserved */

@@ -137,6 +137,52 @@ static int exhaust_the_map_table(void) {
     return exhaust_again_and_again(64 * MIB);
 }
 
+/* From here on so much more address space than now. */
+static void leave_room(size_t bytes) {
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%zu", &pages) == 1);
+    fclose(file);
+    rlim_t limit = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
+}
+
+/* What cannot be had leaves nothing behind: no records of what would have been. */
+static int ask_for_too_much(void) {
+    char *block = malloc(4 * MIB);
+    leave_room(8 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        errno = 0;
+        CHECK(realloc(block, (size_t)70 * 1024 * MIB) == NULL && errno == ENOMEM);
+    }
+    CHECK(launder(malloc(3 * MIB)) != NULL);
+    return 0;
+}
+
+/* A block that shrinks needs no other one. */
+static int shrink_while_full(void) {
+    static const size_t from[] = {100, 20000, 100000, 1500000};
+    static const size_t to[] = {10, 500, 1000, 2000};
+    void *blocks[COUNT_OF(from)];
+    struct link *list = NULL;
+    for (size_t i = 0; i < COUNT_OF(from); i++) {
+        blocks[i] = malloc(from[i]);
+        pattern_fill(blocks[i], to[i], i);
+    }
+    leave_room(0);
+    for (size_t bytes = 1 << 20; bytes >= 16; bytes = bytes / 4 * 3) {
+        (void)fill(&list, bytes, SIZE_MAX);
+    }
+    for (size_t i = 0; i < COUNT_OF(from); i++) {
+        errno = 0;
+        void *block = realloc(blocks[i], to[i]);
+        CHECK(block != NULL && errno == 0 && pattern_holds(block, to[i], i));
+    }
+    list_clear(&list);
+    check_heap();
+    return 0;
+}
+
 /* Threads cannot be promised under such limits; where they start, they and main share what there is. */
 static void *fill_on_thread(void *limit) {
     struct link *list = NULL;
@@ -166,9 +212,8 @@ static const struct {
     const char *name;
     int (*run)(void);
 } modes[] = {
-    {"exhaust", exhaust_everything},
-    {"map-table", exhaust_the_map_table},
-    {"threads", exhaust_on_threads},
+    {"exhaust", exhaust_everything}, {"map-table", exhaust_the_map_table}, {"threads", exhaust_on_threads},
+    {"too-much", ask_for_too_much},  {"shrink", shrink_while_full},
 };
 
 /* ---- tests ---- */
@@ -214,6 +259,16 @@ static void runs_under_ulimit_v_of_400_mib(void **state) {
 static void threads_run_under_ulimit_v(void **state) {
     (void)state;
     run_limited("threads", 200 * MIB);
+}
+
+static void a_realloc_that_fails_takes_no_address_space(void **state) {
+    (void)state;
+    run_limited("too-much", 0);
+}
+
+static void a_block_shrinks_without_memory(void **state) {
+    (void)state;
+    run_limited("shrink", 0);
 }
 
 static void a_full_map_table_is_survived(void **state) {
@@ -272,10 +327,15 @@ int main(int argc, char **argv) {
         }
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_under_ulimit_v_of_64_mib),  cmocka_unit_test(runs_under_ulimit_v_of_100_mib),
-        cmocka_unit_test(runs_under_ulimit_v_of_200_mib), cmocka_unit_test(runs_under_ulimit_v_of_400_mib),
-        cmocka_unit_test(threads_run_under_ulimit_v),     cmocka_unit_test(a_full_map_table_is_survived),
+        cmocka_unit_test(runs_under_ulimit_v_of_64_mib),
+        cmocka_unit_test(runs_under_ulimit_v_of_100_mib),
+        cmocka_unit_test(runs_under_ulimit_v_of_200_mib),
+        cmocka_unit_test(runs_under_ulimit_v_of_400_mib),
+        cmocka_unit_test(threads_run_under_ulimit_v),
+        cmocka_unit_test(a_full_map_table_is_survived),
         cmocka_unit_test(runs_under_strict_overcommit),
+        cmocka_unit_test(a_realloc_that_fails_takes_no_address_space),
+        cmocka_unit_test(a_block_shrinks_without_memory),
     };
     return cmocka_run_group_tests_name("limits", tests, NULL, heap_is_sound);
 }

@@ -431,6 +431,33 @@ static void locked_pages_stay_dirty_and_are_zeroed(void **state) {
     release(wall);
 }
 
+/* Nor for a second time: who trims at once gets what is left. */
+static void one_locked_page_keeps_no_other_runs(void **state) {
+    (void)state;
+    char *blocks[20], *walls[20];
+    char *locked = must_alloc(900 * KIB); /* the longest run, which would be the first to go */
+    char *wall = must_alloc(page());
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = must_alloc(600 * KIB);
+        walls[i] = must_alloc(page());
+    }
+    os_faults.locked = locked + 100 * KIB;
+    release(locked);
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        release(blocks[i]);
+    }
+    pay_debts();
+    assert_in_range(hak_large_count().dirty_bytes, 800 * KIB, 2 * HAK_SUPERSLAB_BYTES);
+    (void)hak_large_trim(0);
+    assert_in_range(hak_large_count().dirty_bytes, 800 * KIB, HAK_SUPERSLAB_BYTES);
+    os_faults.locked = NULL;
+    for (unsigned i = 0; i < COUNT_OF(walls); i++) {
+        release(walls[i]);
+    }
+    release(wall);
+    check_sound();
+}
+
 /* ---- walk, questions ---- */
 
 static int count_visit(void *block, size_t usable_bytes, void *context) {
@@ -485,7 +512,7 @@ static void runs_that_were_being_purged_are_free_in_the_child(void **state) {
     char *p = must_alloc(300 * KIB);
     release(p);
     hak_lock_acquire(&hak_large_lock);
-    assert_true(hak_extent_hold_dirtiest(&run));
+    assert_true(hak_extent_hold_dirtiest(&run, UINT64_MAX));
     hak_lock_release(&hak_large_lock);
     check_sound();
     hak_large_fork_child();
@@ -722,6 +749,7 @@ int main(void) {
         TEST(cycles_that_go_bit_by_bit_raise_the_floor),
         TEST(fetching_a_little_raises_no_floor),
         TEST(locked_pages_stay_dirty_and_are_zeroed),
+        TEST(one_locked_page_keeps_no_other_runs),
         TEST(wrong_pointers_end_in_their_line),
     };
     int failed = cmocka_run_group_tests(for_any_page, NULL, NULL);

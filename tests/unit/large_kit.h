@@ -66,6 +66,7 @@ static struct {
     unsigned calls;
     unsigned fail_first, fail_last; /* these fail */
     bool is_unmapping_refused;      /* as when the kernel's limit of maps is reached */
+    char *locked;                   /* no range with this byte can be purged; NULL: none is locked */
 } os_faults;
 
 static inline bool call_fails(void) {
@@ -171,7 +172,15 @@ void *mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...) 
     return MAP_FAILED;
 }
 
+static inline bool is_locked(const char *address, size_t bytes) {
+    return os_faults.locked != NULL && address <= os_faults.locked && os_faults.locked < address + bytes;
+}
+
 int madvise(void *address, size_t bytes, int advice) {
+    if (advice == MADV_DONTNEED && is_locked(address, bytes)) {
+        errno = EINVAL;
+        return -1;
+    }
     return call_fails() ? -1 : (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
