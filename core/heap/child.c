@@ -19,9 +19,13 @@ HAK_READ_MOSTLY _Atomic bool hak_child_waits;
 
 /*
  * Whether another thread may have been at work. It need not have a heap any more: after its heap's end a
- * destructor may still trim, or free a large block, and lease slabs or purge units for that.
+ * destructor may still trim, or free a large block, and lease slabs or purge units for that, while its heap
+ * is this thread's.
  */
 static bool others_had_heaps(void) {
+    if (hak_heap_has_changed_hands()) {
+        return true;
+    }
     for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
         struct heap *heap = hak_heap_by_id(id);
         if (heap != NULL && heap != hak_tls.heap) {

@@ -29,6 +29,7 @@ static void leased_to_sparse(struct slab *slab) {
 }
 
 bool hak_defrag_helps(const void *block) {
+    (void)hak_heap_attach();        /* so that the child of a fork knows that somebody may have had a lease */
     hak_child_rebuild_if_pending(); /* until then no slab's word can be relied on */
     struct block_place place = hak_place_in(hak_registry_word(block), block);
     unsigned class_idx;

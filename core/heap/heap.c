@@ -9,6 +9,7 @@
  */
 #include "heap/heap.h"
 #include "base/assert.h"
+#include "base/hint.h"
 #include "conf/options.h"
 #include "heap/child.h"
 #include "heap/front.h"
@@ -57,9 +58,10 @@ static __attribute__((section(".bss.hak_first_table"))) _Atomic(struct heap *) h
 HAK_READ_MOSTLY static _Atomic uint32_t last_id;
 static struct heap *free_heaps;         /* under lock */
 static _Atomic uint32_t attached_count; /* written under lock */
-static bool is_started;                 /* under lock */
-static bool has_exit_key;               /* under lock, const after start */
-static pthread_key_t exit_key;          /* const after start */
+static _Atomic bool has_changed_hands;
+static bool is_started;        /* under lock */
+static bool has_exit_key;      /* under lock, const after start */
+static pthread_key_t exit_key; /* const after start */
 
 /* Counts of heaps that were given back. Under lock. */
 static HAK_TABLE struct front_counts past_counts[HAK_CLASS_COUNT];
@@ -82,6 +84,10 @@ struct heap *hak_heap_by_id(uint32_t id) {
 
 uint32_t hak_heap_last_id(void) {
     return hak_atomic_load_relaxed(&last_id); /* relaxed: a bound for walks; heaps[] is checked for each */
+}
+
+bool hak_heap_has_changed_hands(void) {
+    return hak_atomic_load_relaxed(&has_changed_hands); /* relaxed: set before the heap could be got */
 }
 
 uint32_t hak_heap_attached_count(void) {
@@ -210,6 +216,7 @@ static void abandon(struct heap *heap) {
 }
 
 void hak_heap_abandon_others(struct heap *survivor) {
+    hak_hint_set(&has_changed_hands, false);
     for (uint32_t id = 1; id <= hak_heap_last_id(); id++) {
         struct heap *heap = hak_heap_by_id(id);
         if (heap == NULL) {
@@ -233,6 +240,7 @@ static void thread_exit(void *value) {
         return; /* once more in the next round, after those who still allocate */
     }
     heap->sampling.until_slow = hak_tls.until_slow;
+    hak_hint_set(&has_changed_hands, true); /* whoever gets the heap sees it by the lock */
     detach(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         hak_tls.top[c] = HAK_NO_CACHE_TOP;

@@ -30,8 +30,8 @@ struct class_width {
     uint8_t swings;          /* deep ones in a row */
     uint8_t doublings;       /* of the plain bound */
     uint8_t proofs;          /* times that few blocks were not enough, up to those that double the bound */
-    uint16_t kept_kib;       /* what the cache may keep from going back since it spilled far once more */
     bool is_ending;          /* spills narrow the cache until the next row of refills */
+    uint32_t kept_kib;       /* what the cache may keep from going back since it spilled far once more */
     uint32_t ended_ms;       /* when spills in a row last went through twice the capacity, low bits */
 };
 
@@ -93,6 +93,8 @@ struct heap {
     uint32_t id;               /* const: position in the table, from 1 on */
     bool is_metered;           /* owner only: the front's tops are parked in metered_top */
     uint8_t turns_due;         /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
+    uint8_t takes_since_look;  /* owner only: at the clock, while ragged slabs wait */
+    uint16_t ragged_gap;       /* owner only: allocations from one look after them to the next */
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
     struct heap *next_free;    /* under the heaps lock */
     _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */
@@ -153,6 +155,9 @@ struct heap *hak_heap_by_id(uint32_t id);
 
 /* Highest number of a heap so far. */
 uint32_t hak_heap_last_id(void);
+
+/* Whether a thread that had a heap has ended. Any thread. */
+bool hak_heap_has_changed_hands(void);
 
 /* Heaps that some thread has, now. Any thread. */
 uint32_t hak_heap_attached_count(void);
