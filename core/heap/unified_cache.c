@@ -76,7 +76,8 @@ bool hak_cache_warms_up(struct heap *heap, unsigned class_idx) {
         state->heat++;
         return false;
     }
-    return hak_cache_make_hot(heap, class_idx, hak_options.tiny_refill_count);
+    unsigned bound = hak_width_capacity(heap, class_idx);
+    return hak_cache_make_hot(heap, class_idx, (unsigned)hak_smaller(hak_options.tiny_refill_count, bound));
 }
 
 /* Doubles the capacity within the bound. False at the bound or when out of memory. */

@@ -97,7 +97,7 @@ static void set_doublings(struct heap *heap, unsigned class_idx, unsigned doubli
 static void set_kept(struct class_width *width, size_t kib) {
     if (kib != width->kept_kib) {
         hak_retention_note_wider(((ptrdiff_t)kib - (ptrdiff_t)width->kept_kib) * 1024);
-        width->kept_kib = (uint16_t)kib;
+        width->kept_kib = (uint32_t)kib;
     }
 }
 
@@ -192,7 +192,7 @@ static size_t pinning_bytes(unsigned class_idx) {
 static size_t pinned_kib(const struct class_state *state, unsigned class_idx, unsigned spilled) {
     size_t freed_bytes = (size_t)spilled * hak_class_block_bytes[class_idx];
     size_t bytes = hak_smaller(state->capacity_blocks * pinning_bytes(class_idx), freed_bytes);
-    return hak_smaller(bytes >> 10, UINT16_MAX);
+    return bytes >> 10;
 }
 
 /* Whether there is room for that in what all threads together may keep; if so it is taken. */

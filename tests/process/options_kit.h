@@ -37,6 +37,7 @@ static void *held[PEAK_BLOCKS];
 
 #define SWINGS       400u
 #define SWING_BLOCKS 600u
+#define LARGE_BLOCKS 60u
 
 static inline void take(unsigned count, size_t bytes) {
     for (unsigned i = 0; i < count; i++) {
@@ -104,6 +105,14 @@ static inline void run_cached(void) {
     print_stats();
 }
 
+static inline void run_cached_large(void) {
+    for (unsigned i = 0; i < SWINGS; i++) {
+        take(LARGE_BLOCKS, 32768);
+        give(LARGE_BLOCKS);
+    }
+    print_stats();
+}
+
 static inline void run_peak(void) {
     take(PEAK_BLOCKS, 500);
     give(PEAK_BLOCKS);
@@ -166,6 +175,7 @@ static const struct {
     {"swings", run_swings},
     {"first", run_first},
     {"cached", run_cached},
+    {"cached-large", run_cached_large},
     {"peak", run_peak},
     {"rest", run_rest},
     {"cycles", run_cycles},

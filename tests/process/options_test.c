@@ -94,6 +94,16 @@ static void profiles_trade_memory_for_speed(void **state) {
     assert_int_equal(figures_of("peak", "HAKMEM_TINY_PROFILE=conservative", NULL, NULL).superslabs_empty, 0);
 }
 
+/* The count of a refill, which the profile sets, makes no cache hold more than its class may. */
+static void the_conservative_profile_caches_no_more_of_large_blocks(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct figures conservative = figures_of("cached-large", "HAKMEM_TINY_PROFILE=conservative", NULL, NULL);
+    struct figures standard = figures_of("cached-large", "HAKMEM_TINY_PROFILE=default", NULL, NULL);
+    assert_true(standard.cached_blocks[CLASSES - 1] != 0);
+    assert_in_range(conservative.cached_blocks[CLASSES - 1], 0, standard.cached_blocks[CLASSES - 1]);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) {
         return run_mode(argv[1]);
@@ -108,6 +118,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_lru_keeps_nothing_beyond_its_age),
         cmocka_unit_test(retain_bounds_what_a_program_in_cycles_keeps),
         cmocka_unit_test(profiles_trade_memory_for_speed),
+        cmocka_unit_test(the_conservative_profile_caches_no_more_of_large_blocks),
     };
     return cmocka_run_group_tests_name("options from outside", tests, NULL, heap_is_sound);
 }

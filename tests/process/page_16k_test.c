@@ -3,4 +3,4 @@
  */
 #define PAGE_BYTES ((size_t)16 * 1024)
 
-#include "page_size.h"
+#include "page_size_cases.h"

@@ -12,13 +12,13 @@
 #include "heap/heap.h"
 #include "slab/blocks.h"
 #include "slab/superslab.h"
+#include "support/classes.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CLASS_OF_4096 27u
-#define BLOCKS        11u
+#define BLOCKS 11u
 
 static struct slab *slab;
 static struct block_ref refs[BLOCKS]; /* in falling order of address: the last is block 0 */

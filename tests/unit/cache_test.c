@@ -15,24 +15,17 @@
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "support/blocks.h"
+#include "support/classes.h"
 #include "support/target.h"
 #include "support/test.h"
 
 #include <pthread.h>
 
-#define CLASS_OF_64    3u  /* a cache has 2046 blocks at most */
-#define CLASS_OF_768   17u /* for the test of cold classes */
-#define CLASS_OF_896   18u /* for that of LIFO */
-#define CLASS_OF_1024  19u /* a cache has 128 KiB of them at most */
-#define CLASS_OF_1280  20u /* for that of rising addresses */
-#define CLASS_OF_1536  21u /* for that of orphans */
-#define CLASS_OF_4096  27u /* 16 in a slab: for that of the warm pool */
-#define CLASS_OF_5120  29u /* for that of slabs fetched ahead */
-#define CLASS_OF_6144  30u /* the same */
-#define CLASS_OF_7168  31u /* 9 in a slab: for that of remote frees */
-#define CLASS_OF_8192  32u /* a cache has 16 at most */
-#define CLASS_OF_16384 37u /* two units: the same */
-#define CLASS_OF_32768 42u /* as few as there can be */
+/*
+ * Each test has classes of its own, which it meets cold. A cache of blocks of 64 bytes has 2046 at most, of
+ * 1024 bytes 128 KiB, of 8 and 16 KiB 16 and 8, of 32 KiB as few as there can be; slabs hold 16 of 4 KiB, 9
+ * of 7 KiB.
+ */
 
 #define HEAT        32u
 #define FIRST       30u

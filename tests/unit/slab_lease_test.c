@@ -9,6 +9,7 @@
 #include "slab/blocks.h"
 #include "slab/purge.h"
 #include "slab/superslab.h"
+#include "support/classes.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -18,8 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CLASS_OF_4096 27u
-#define HANGING_S     60u
+#define HANGING_S 60u
 
 /* Whoever exits or trims takes up its slabs with remote frees, but does not wait for one that is purged. */
 static void a_lease_held_elsewhere_is_not_waited_for(void **state) {
@@ -44,9 +44,8 @@ static void a_lease_held_elsewhere_is_not_waited_for(void **state) {
     (void)hak_blocks_return(&ref, 1, heap->id, hak_heap_handle_event, heap);
 }
 
-#define CLASS_OF_512 15u
-#define OF_A_SLAB    128u
-#define STILL_USED   100u
+#define OF_A_SLAB  128u
+#define STILL_USED 100u
 
 static void take_one_by_one(struct slab *slab, struct block_ref *refs, unsigned count) {
     for (unsigned i = 0; i < count; i++) {

@@ -15,6 +15,7 @@
 #include "slab/slab.h"
 #include "slab/superslab.h"
 #include "support/child.h"
+#include "support/classes.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -22,8 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLASS_OF_112 6u
-#define FRIENDS      100u /* blocks of the class before, so that it is hot and cached */
+#define FRIENDS 100u /* blocks of the class before, so that it is hot and cached */
 
 static char why[200];
 

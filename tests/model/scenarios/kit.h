@@ -7,13 +7,14 @@
 #include "heap/heap.h"
 #include "model/model.h"
 #include "slab/blocks.h"
+#include "support/classes.h"
 
 /* A class with few blocks in a slab of one unit: eight of 8 KiB. */
-#define KIT_CLASS  32u
+#define KIT_CLASS  ((unsigned)CLASS_OF_8192)
 #define KIT_BLOCKS 8u
 
 /* One with sixteen, of 4 KiB. */
-#define KIT_CLASS_MANY  27u
+#define KIT_CLASS_MANY  ((unsigned)CLASS_OF_4096)
 #define KIT_BLOCKS_MANY 16u
 
 /* Gives the calling thread a heap. */
