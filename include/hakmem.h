@@ -93,7 +93,7 @@ bool hak_defrag_hint(const void *block);
  * -------------------------------------------------------------------------------------------- */
 
 #define HAK_STATS_VERSION 1
-#define HAK_STATS_CLASSES 43
+#define HAK_STATS_CLASSES 44
 
 /* One class of blocks of up to 32 KiB. capacity == live + cached + free. */
 struct hak_class_stats {

@@ -40,7 +40,7 @@
 #define HAK_UNITS_PER_SUPERSLAB 32u
 #define HAK_SLAB_UNITS_MAX      8u
 
-#define HAK_CLASS_COUNT     43u
+#define HAK_CLASS_COUNT     44u
 #define HAK_MID_MAX_BYTES   32768u
 #define HAK_SLAB_BLOCKS_MAX 4096u
 

@@ -2,9 +2,11 @@
  * classes.h - the size classes: which block sizes there are, and how many units a slab of each has.
  *
  * 16-byte steps to 128 bytes, then four classes per doubling: tiny to 1 KiB, mid to 32 KiB; and one more
- * behind 4, 8 and 16 KiB, because programs put a header of their own before or behind such a buffer. Worst
- * internal waste is 20 % (just above a power of two), 10 % on average. Span lengths keep what is left at a
- * slab's end below 2.5 % of it, OS pages of 4 KiB that no block reaches not counted: they are never touched.
+ * behind 1, 4, 8 and 16 KiB, because programs put a header of their own before or behind such a buffer. These
+ * are as small as leaves most such headers room, or as large as lets as many blocks fit: 15 of 4368 bytes in
+ * a unit, 7 of 8768 in 15 OS pages of it, 7 of 17552 in 30 of two. Worst internal waste is 20 % (just above a
+ * power of two), 10 % on average. Span lengths keep what is left at a slab's end below 2.5 % of it, OS pages
+ * of 4 KiB that no block reaches not counted: they are never touched.
  * Up to 9 KiB a slab is one unit, because free finds the blocks of further units by a longer way. A class
  * whose size is a power of two has its blocks aligned to that size, because slabs start at multiples of 64
  * KiB and blocks at the slab's start.
@@ -37,29 +39,30 @@
     X(17, 640, 768, 1)                                                                                       \
     X(18, 768, 896, 1)                                                                                       \
     X(19, 896, 1024, 1)                                                                                      \
-    X(20, 1024, 1280, 1)                                                                                     \
-    X(21, 1280, 1536, 1)                                                                                     \
-    X(22, 1536, 1792, 1)                                                                                     \
-    X(23, 1792, 2048, 1)                                                                                     \
-    X(24, 2048, 2560, 1)                                                                                     \
-    X(25, 2560, 3072, 1)                                                                                     \
-    X(26, 3072, 3584, 1)                                                                                     \
-    X(27, 3584, 4096, 1)                                                                                     \
-    X(28, 4096, 4608, 1)                                                                                     \
-    X(29, 4608, 5120, 1)                                                                                     \
-    X(30, 5120, 6144, 1)                                                                                     \
-    X(31, 6144, 7168, 1)                                                                                     \
-    X(32, 7168, 8192, 1)                                                                                     \
-    X(33, 8192, 9216, 1)                                                                                     \
-    X(34, 9216, 10240, 3)                                                                                    \
-    X(35, 10240, 12288, 3)                                                                                   \
-    X(36, 12288, 14336, 2)                                                                                   \
-    X(37, 14336, 16384, 2)                                                                                   \
-    X(38, 16384, 18432, 2)                                                                                   \
-    X(39, 18432, 20480, 5)                                                                                   \
-    X(40, 20480, 24576, 3)                                                                                   \
-    X(41, 24576, 28672, 4)                                                                                   \
-    X(42, 28672, 32768, 4)
+    X(20, 1024, 1088, 1)                                                                                     \
+    X(21, 1088, 1280, 1)                                                                                     \
+    X(22, 1280, 1536, 1)                                                                                     \
+    X(23, 1536, 1792, 1)                                                                                     \
+    X(24, 1792, 2048, 1)                                                                                     \
+    X(25, 2048, 2560, 1)                                                                                     \
+    X(26, 2560, 3072, 1)                                                                                     \
+    X(27, 3072, 3584, 1)                                                                                     \
+    X(28, 3584, 4096, 1)                                                                                     \
+    X(29, 4096, 4368, 1)                                                                                     \
+    X(30, 4368, 5120, 1)                                                                                     \
+    X(31, 5120, 6144, 1)                                                                                     \
+    X(32, 6144, 7168, 1)                                                                                     \
+    X(33, 7168, 8192, 1)                                                                                     \
+    X(34, 8192, 8768, 1)                                                                                     \
+    X(35, 8768, 10240, 3)                                                                                    \
+    X(36, 10240, 12288, 3)                                                                                   \
+    X(37, 12288, 14336, 2)                                                                                   \
+    X(38, 14336, 16384, 2)                                                                                   \
+    X(39, 16384, 17552, 2)                                                                                   \
+    X(40, 17552, 20480, 5)                                                                                   \
+    X(41, 20480, 24576, 3)                                                                                   \
+    X(42, 24576, 28672, 4)                                                                                   \
+    X(43, 28672, 32768, 4)
 
 /* Block sizes in bytes and units per slab, by class. */
 extern const uint32_t hak_class_block_bytes[HAK_CLASS_COUNT];

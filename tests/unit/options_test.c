@@ -99,9 +99,9 @@ static void test_unknown_names_get_the_nearest_match(void **state) {
     parse("HAKMEM_TINY_PREWRM_C3=1", NULL, NULL);
     assert_string_equal(
         said, "hakmem: unknown option HAKMEM_TINY_PREWRM_C3 (did you mean HAKMEM_TINY_PREWARM_C3?)\n");
-    parse("HAKMEM_TINY_PREWARM_C43=1", NULL, NULL);
+    parse("HAKMEM_TINY_PREWARM_C44=1", NULL, NULL);
     assert_string_equal(
-        said, "hakmem: unknown option HAKMEM_TINY_PREWARM_C43 (did you mean HAKMEM_TINY_PREWARM_C3?)\n");
+        said, "hakmem: unknown option HAKMEM_TINY_PREWARM_C44 (did you mean HAKMEM_TINY_PREWARM_C4?)\n");
     parse("HAKMEM_QUACK_LIKE_A_DUCK=1", NULL, NULL);
     assert_string_equal(said, "hakmem: unknown option HAKMEM_QUACK_LIKE_A_DUCK\n");
     parse("HAKMEM_=1", NULL, NULL);
@@ -153,12 +153,12 @@ static void test_a_profile_sets_defaults_and_explicit_settings_win(void **state)
 
 static void test_prewarm_of_one_class_wins_over_all(void **state) {
     (void)state;
-    parse("HAKMEM_TINY_PREWARM_C42=0", "HAKMEM_TINY_PREWARM_ALL=5", "HAKMEM_TINY_PREWARM_C0=256");
+    parse("HAKMEM_TINY_PREWARM_C43=0", "HAKMEM_TINY_PREWARM_ALL=5", "HAKMEM_TINY_PREWARM_C0=256");
     assert_string_equal(said, "");
     assert_int_equal(options.tiny_prewarm_blocks[0], 256);
     assert_int_equal(options.tiny_prewarm_blocks[1], 5);
     assert_int_equal(options.tiny_prewarm_blocks[38], 5);
-    assert_int_equal(options.tiny_prewarm_blocks[42], 0);
+    assert_int_equal(options.tiny_prewarm_blocks[43], 0);
     parse("HAKMEM_TINY_PREWARM_C7=257", "HAKMEM_TINY_PREWARM_ALL=9", NULL);
     assert_string_equal(
         said, "hakmem: HAKMEM_TINY_PREWARM_C7=257: not a number of blocks from 0 to 256; using 9\n");
