@@ -8,9 +8,13 @@
 #include "large/large.h"
 #include "large/release.h"
 #include "slab/purge.h"
+#include "slab/ragged.h"
 #include "slab/retention.h"
 
-#define SOON 64 /* allocations, while there is more to give back than one operation may */
+/* Allocations until the next one: where there is more to give back than one operation may; and, at most,
+ * while ragged slabs wait for turns that time gives. */
+#define SOON    64u
+#define EARLIER 2048u
 
 static void narrow_idle(struct heap *heap) {
     for (uint64_t left = heap->wide; left != 0; left &= left - 1) {
@@ -22,28 +26,47 @@ static void narrow_idle(struct heap *heap) {
     }
 }
 
-/* Others may have raised them, and all may be asleep now but this thread. At most one step's calls. */
-static void lower_floors(void) {
+static bool is_large_owed(void) {
+    return hak_atomic_load_relaxed(&hak_release_has_debt); /* relaxed: a hint */
+}
+
+/* So that the thread comes by about as often as time gives turns: more often if it was time, else less. */
+static void look_after_ragged(struct heap *heap) {
+    unsigned gap = hak_purge_ragged_in_time() ? heap->ragged_gap / 2u : heap->ragged_gap * 2u;
+    heap->ragged_gap = (uint16_t)(gap < SOON ? SOON : hak_smaller(gap, EARLIER));
+}
+
+/* Whether proved cycles had raised the floor of large blocks, and something is above it now: that goes back.
+ */
+static bool lower_large_floor(void) {
+    return hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0 && hak_release_age(0);
+}
+
+/* Others may have raised floors, and all may be asleep now but this thread. At most one step's calls. */
+static void give_back(struct heap *heap) {
     if (hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0) {
         hak_purge_age();
     }
     if (hak_purge_is_owed()) {
         hak_purge_step();
-    } else if (hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0) {
-        hak_release_age(0);
-    } else {
+    } else if (is_large_owed()) {
         hak_large_pay_debt();
+    } else if (!lower_large_floor() && hak_ragged_is_waiting()) {
+        look_after_ragged(heap);
     }
 }
 
-static bool is_more_owed(void) {
-    return hak_purge_is_owed() || hak_atomic_load_relaxed(&hak_release_has_debt); /* relaxed: a hint */
+static unsigned until_next(const struct heap *heap) {
+    if (hak_purge_is_owed() || is_large_owed()) {
+        return SOON;
+    }
+    return hak_ragged_is_waiting() ? heap->ragged_gap : HAK_UPKEEP_ALLOCATIONS;
 }
 
 void hak_upkeep(struct heap *heap) {
     narrow_idle(heap);
-    lower_floors();
+    give_back(heap);
     if (hak_tls.until_slow < 0) {
-        hak_tls.until_slow = is_more_owed() ? SOON : HAK_UPKEEP_ALLOCATIONS;
+        hak_tls.until_slow = until_next(heap);
     }
 }

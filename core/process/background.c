@@ -7,8 +7,10 @@
 #include "large/release.h"
 #include "os/os.h"
 #include "slab/purge.h"
+#include "slab/ragged.h"
 
-#define PERIOD_MS 100u
+#define PERIOD_MS    100u
+#define RAGGED_TURNS 8u /* in each: some 1 % of a processor's time */
 
 /* The main thread's, as long as it lives. */
 static const struct heap *main_heap;
@@ -28,7 +30,10 @@ static void *serve(void *unused) {
         hak_os_sleep_ms(PERIOD_MS);
         hak_purge_age();
         hak_purge_settle();
-        hak_release_age(SIZE_MAX);
+        (void)hak_release_age(SIZE_MAX);
+        for (unsigned i = 0; i < RAGGED_TURNS && hak_ragged_is_waiting(); i++) {
+            hak_purge_ragged();
+        }
     }
     return unused;
 }

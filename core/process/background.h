@@ -1,6 +1,6 @@
 /*
  * background.h - the helper thread of HAKMEM_BACKGROUND=1: lets raised floors fall and gives back what is
- * beyond them in time, also while the program does nothing.
+ * beyond them, and free pages between survivors, in time, also while the program does nothing.
  */
 #ifndef HAK_PROCESS_BACKGROUND_H
 #define HAK_PROCESS_BACKGROUND_H

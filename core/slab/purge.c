@@ -4,8 +4,9 @@
  * What is being given back is nobody's meanwhile: its units are marked purging, or its SuperSlab has no tier,
  * so the lock is free during the system call. An unmapping that fails (too many mappings for one more hole)
  * is not tried again for a second; the memory is purged instead. A purge that fails (locked pages) leaves the
- * units dirty, puts their SuperSlab behind the others, and no step purges for a second. Registry words are
- * not touched: freed units keep their FREED marks, which name a double free also after the memory is gone.
+ * units dirty, puts their SuperSlab behind the others, and no step purges there for a second. Registry words
+ * are not touched: freed units keep their FREED marks, which name a double free also after the memory is
+ * gone.
  */
 #include "slab/purge.h"
 #include "os/os.h"
@@ -19,6 +20,8 @@ HAK_READ_MOSTLY _Atomic bool hak_purge_debt;
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u
 #define DIRTY_LOOK_MAX           8u
+#define PAUSED_LOOK_MAX          64u
+#define RAGGED_LOOK_MAX          64u
 
 /* What one operation has given back so far. */
 struct purge {
@@ -59,7 +62,7 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
         hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
     } else {
         hak_superslab_change(s, (struct hak_unit_change){.purge_failed = run});
-        hak_superslab_pool.purge_retry_ms = now_ms + RETRY_MS;
+        s->purge_retry_ms = now_ms + RETRY_MS;
     }
     hak_lock_release(&hak_superslab_lock);
     purge->calls++;
@@ -102,15 +105,32 @@ static struct superslab *choose_victim(bool is_any_welcome, uint64_t now_ms) {
     return victim == NULL && is_any_welcome ? pool->lru_oldest : victim;
 }
 
-/* The SuperSlab that was dirty first; of the first few, one with dirty units, which give more for a call. */
-static struct superslab *choose_dirty(void) {
+/* Puts off those at the old end where a purge failed a moment ago, at most some; the first that is left, if
+ * it is any other. */
+static struct superslab *skip_paused(uint64_t now_ms) {
     struct superslab *s = hak_superslab_pool.dirty_oldest;
+    for (unsigned skipped = 0; s != NULL && now_ms < s->purge_retry_ms; skipped++) {
+        if (skipped == PAUSED_LOOK_MAX || s == hak_superslab_pool.dirty_newest) {
+            return NULL;
+        }
+        hak_superslab_put_off(s);
+        s = hak_superslab_pool.dirty_oldest;
+    }
+    return s;
+}
+
+/* The SuperSlab that was dirty first; of the first few, one with dirty units, which give more for a call.
+ * NULL if there is none that can be asked now. */
+static struct superslab *choose_dirty(bool is_trim, uint64_t now_ms) {
+    struct superslab *oldest = is_trim ? hak_superslab_pool.dirty_oldest : skip_paused(now_ms);
+    struct superslab *s = oldest;
     for (unsigned looked = 0; s != NULL && looked < DIRTY_LOOK_MAX; looked++, s = s->dirty_next) {
-        if (hak_superslab_dirty(s) != 0) {
+        bool is_paused = !is_trim && now_ms < s->purge_retry_ms;
+        if (hak_superslab_dirty(s) != 0 && !is_paused) {
             return s;
         }
     }
-    return hak_superslab_pool.dirty_oldest;
+    return oldest;
 }
 
 /* The lock is held on entry and released here. False when nothing was done. */
@@ -138,11 +158,6 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
     uint64_t now_ms = hak_os_now_ms();
-    if (!is_trim && now_ms < pool->purge_retry_ms) {
-        hak_superslab_note_paid();
-        hak_lock_release(&hak_superslab_lock);
-        return false;
-    }
     if (!is_trim) {
         keep_bytes = hak_superslab_floor_bytes(now_ms);
     }
@@ -160,8 +175,9 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
         hak_lock_release(&hak_superslab_lock);
         return unmap_detached(victim, dirty_units, purge);
     }
-    struct superslab *dirty = is_above ? choose_dirty() : NULL;
+    struct superslab *dirty = is_above ? choose_dirty(is_trim, now_ms) : NULL;
     if (dirty == NULL) {
+        hak_superslab_note_paid(); /* or cannot be now */
         hak_lock_release(&hak_superslab_lock);
         return false;
     }
@@ -184,7 +200,7 @@ static bool may_all_stay(void) {
 
 void hak_purge_ragged(void) {
     struct purge purge = {0};
-    while (purge.calls < HAK_PURGE_STEP_CALLS) {
+    for (unsigned looked = 0; purge.calls < HAK_PURGE_STEP_CALLS && looked < RAGGED_LOOK_MAX; looked++) {
         hak_lock_acquire(&hak_superslab_lock);
         struct slab *slab = may_all_stay() ? NULL : hak_ragged_next();
         hak_lock_release(&hak_superslab_lock);
@@ -195,6 +211,17 @@ void hak_purge_ragged(void) {
         hak_ragged_lower(slab);
         purge_slab(slab, calls_max, &purge);
     }
+}
+
+bool hak_purge_ragged_in_time(void) {
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_superslab_lock);
+    bool is_due = hak_ragged_take_turn(now_ms);
+    hak_lock_release(&hak_superslab_lock);
+    if (is_due) {
+        hak_purge_ragged();
+    }
+    return is_due;
 }
 
 /* How often something may be given back until nothing of what is there now is left. */

@@ -38,6 +38,10 @@ HAK_INLINE void hak_purge_pay(void) {
  */
 HAK_COLD void hak_purge_ragged(void);
 
+/* The same for who comes by: nothing, and false, if the last time that it was done for one is not long ago.
+ */
+HAK_COLD bool hak_purge_ragged_in_time(void);
+
 /* Steps until nothing is owed; for a thread that gives back all it has. Slow: no lock held. */
 HAK_COLD void hak_purge_settle(void);
 

@@ -91,6 +91,16 @@ static struct slab *lease_one(struct superslab *s) {
     return NULL;
 }
 
+bool hak_ragged_take_turn(uint64_t now_ms) {
+    struct ragged *ragged = &hak_superslab_pool.ragged;
+    /* A sum: another thread may have read the clock later and been here first. */
+    if (ragged->waiting == 0 || now_ms < ragged->turn_ms + HAK_RAGGED_TURN_MS) {
+        return false;
+    }
+    ragged->turn_ms = now_ms;
+    return true;
+}
+
 struct slab *hak_ragged_next(void) {
     struct ragged *ragged = &hak_superslab_pool.ragged;
     if (ragged->skipped < ragged->skips) {

@@ -4,10 +4,12 @@
  * Survivors that lie scattered hold every slab that they are in, but not every page. A slab is ragged when a
  * free leaves it two blocks in use for each of its pages, or half of its blocks if those are fewer. It then
  * waits: a heap that is freed to the end soon is through with it, and the system calls would have been for
- * nothing. Only when the heap takes a new slab that has no pages yet are the pages beneath free blocks of
- * those that wait given back, under their leases: what that costs is less than what the new pages cost. A
- * slab that was looked at waits again when half of its blocks are left. A heap of which less than 8 MiB is in
- * use has no ragged slabs, as it has no thin ones (thin.h).
+ * nothing. When the heap takes a new slab that has no pages yet, the pages beneath free blocks of some that
+ * wait are given back, under their leases: what that costs is less than what the new pages cost. And time
+ * gives turns, to whoever comes by: so seldom that a heap which is freed to the end, or is filled again, has
+ * few, but one that has shrunk for good, and works on, holds no more in the end than its pages with live
+ * blocks. A slab that was looked at waits again when half of its blocks are left. A heap of which less than 8
+ * MiB is in use has no ragged slabs, as it has no thin ones (thin.h).
  *
  * Where the pages are wanted again soon, most turns are skipped: see hak_ragged_note_missed().
  */
@@ -19,10 +21,14 @@
 
 struct superslab;
 
+/* From one turn that time gives to the next: at 16 system calls a turn some 0.5 % of a processor's time. */
+#define HAK_RAGGED_TURN_MS 20u
+
 /* Under the SuperSlab lock. Which slabs wait stands in their SuperSlabs. */
 struct ragged {
     size_t waiting;      /* slabs */
     size_t cursor;       /* number of the SuperSlab that is looked at next */
+    uint64_t turn_ms;    /* when the last turn was that time gave */
     unsigned skipped;    /* turns in a row that were skipped */
     unsigned skips;      /* turns to skip after each that is not */
     size_t purged_bytes; /* of late, since turns were last skipped more often */
@@ -31,6 +37,11 @@ struct ragged {
 
 /* Written under the SuperSlab lock: some slabs wait. */
 extern _Atomic bool hak_ragged_waits;
+
+/* Whether some slab waits. Any thread. */
+HAK_INLINE bool hak_ragged_is_waiting(void) {
+    return hak_atomic_load_relaxed(&hak_ragged_waits); /* relaxed: a hint, the lock decides */
+}
 
 /* Whether a free that leaves `used_blocks` makes the slab ragged. */
 HAK_INLINE bool hak_ragged_begins(const struct slab *slab, unsigned used_blocks) {
@@ -62,6 +73,9 @@ void hak_ragged_forget(struct superslab *superslab, const struct slab *slab);
 
 /* None waits any more: who clears the SuperSlabs' masks calls this. */
 void hak_ragged_forget_all(void);
+
+/* Whether time gives a turn now: HAK_RAGGED_TURN_MS after it gave the last one. */
+HAK_COLD bool hak_ragged_take_turn(uint64_t now_ms);
 
 /* Takes the lease of the slab whose turn it is; NULL if the turn is skipped or none can be leased. */
 HAK_COLD struct slab *hak_ragged_next(void);

@@ -175,9 +175,10 @@ static void note_missed(uint32_t zero_units) {
     }
 }
 
-/* Whether only what is touched of its zero units gets pages. */
+/* Whether only what is touched of its zero units gets pages, and these are small beside a unit. */
 static bool fills_page_by_page(const struct superslab *s) {
-    return !s->is_huge && hak_options.ss_prefault == HAK_PREFAULT_OFF;
+    return !s->is_huge && hak_options.ss_prefault == HAK_PREFAULT_OFF &&
+           hak_os_page_bytes() <= HAK_LIGHT_BYTES;
 }
 
 /* Under the lock: the run of units becomes that record's. */

@@ -47,6 +47,7 @@ struct superslab {
     bool is_huge;                  /* under lock: the kernel may use a huge page for it */
     struct superslab *prev, *next; /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next; /* under lock: with dirty units or thin slabs, oldest first */
+    uint64_t purge_retry_ms;                   /* under lock: no step purges here before: one failed */
     uint64_t emptied_ms;                       /* under lock: when it became FREE */
 };
 

@@ -22,6 +22,9 @@
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
 
+/* Of each number of free units: where these lie apart, a big heap has thousands that fit no longer slab. */
+#define BUCKET_LOOKS_MAX 64u
+
 /* SuperSlabs that are looked at for a unit with few pages or none. */
 #define LIGHT_LOOKS_MAX 16u
 
@@ -250,6 +253,7 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     s->free_units = s->zero_units = ALL_UNITS;
     s->light_units = 0;
     s->purging_units = 0;
+    s->purge_retry_ms = 0;
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
     attach(s);
@@ -341,7 +345,9 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
                                         unsigned *unit_idx) {
     for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
         struct superslab *found = NULL;
-        for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
+        unsigned looked = 0;
+        for (struct superslab *s = hak_superslab_pool.buckets[tier][free];
+             s != NULL && looked < BUCKET_LOOKS_MAX; s = s->next, looked++) {
             uint32_t starts = run_starts(s, units);
             if (starts == 0) {
                 continue;

@@ -27,7 +27,6 @@ struct superslab_pool {
     size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
     size_t purged_bytes;     /* given back beneath free blocks of slabs */
     size_t huge_zero_units;  /* free units of huge SuperSlabs that nobody has written to */
-    uint64_t purge_retry_ms; /* no purge step before that time: the last one failed (locked pages) */
     uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
     struct ragged ragged;

@@ -1,6 +1,7 @@
 /*
  * background_test.c - the helper thread of HAKMEM_BACKGROUND=1: there with the option alone, out of the
- * program's way, and it gives back in an idle process what a raised floor keeps otherwise.
+ * program's way, and it gives back in an idle process what a raised floor keeps otherwise, and what lies
+ * between survivors.
  *
  * suite: limit 120 s
  */
@@ -13,12 +14,15 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#define CYCLE_BLOCKS 65536u /* of 500 bytes: 32 MiB */
-#define CYCLES       12u
-#define IDLE_BYTES   (8 * MIB)
-#define RAISED_BYTES (16 * MIB)
-#define WITHIN_MS    20000u
-#define UNASKED_MS   3000u
+#define CYCLE_BLOCKS     65536u /* of 500 bytes: 32 MiB */
+#define CYCLES           12u
+#define IDLE_BYTES       (8 * MIB)
+#define RAISED_BYTES     (16 * MIB)
+#define WITHIN_MS        20000u
+#define SCATTERED_BLOCKS 32768u /* 64 MiB */
+#define SCATTERED_BYTES  2000u
+#define SLACK_BYTES      (4 * MIB) /* the process itself, and free memory that may always stay */
+#define UNASKED_MS       3000u
 
 /* SIGKILL and SIGSTOP cannot be blocked; 32 and 33 are the C library's own. */
 #define BLOCKED_SIGNALS (~(UINT64_C(1) << 8 | UINT64_C(1) << 18 | UINT64_C(3) << 31))
@@ -95,6 +99,22 @@ static int rest_after_cycles(unsigned within_ms) {
     return 0;
 }
 
+/* Frees all but a tenth, scattered, then sleeps; prints the resident size right after and what it came to. */
+static int rest_after_shrinking(void) {
+    void **blocks = map_own(SCATTERED_BLOCKS * sizeof *blocks);
+    fill_blocks(blocks, SCATTERED_BLOCKS, SCATTERED_BYTES);
+    shuffle(blocks, SCATTERED_BLOCKS, 7);
+    size_t kept = free_blocks(blocks, SCATTERED_BLOCKS, 10);
+    size_t bound_bytes = forced_bytes(blocks, kept, SCATTERED_BYTES) / 10 * 11 + SLACK_BYTES;
+    size_t before_bytes = rss_bytes();
+    uint64_t start_ms = clock_now_ms();
+    while (rss_bytes() > bound_bytes && clock_now_ms() - start_ms < WITHIN_MS) {
+        usleep(50000);
+    }
+    printf("%zu %zu %zu\n", before_bytes, rss_bytes(), bound_bytes);
+    return 0;
+}
+
 static void *end_last(void *unused) {
     usleep(50000);
     printf("the last thread\n");
@@ -117,6 +137,8 @@ static int run_mode(const char *mode) {
         return print_threads_of_child();
     case 'm':
         return end_main_first();
+    case 's':
+        return rest_after_shrinking();
     case 'h':
         return rest_after_cycles(WITHIN_MS);
     default:
@@ -171,6 +193,20 @@ static void it_lets_the_raised_floor_of_an_idle_process_fall(void **state) {
     assert_true(left_bytes <= IDLE_BYTES);
 }
 
+/* A process that works gets there by itself. */
+static void it_gives_back_pages_between_survivors(void **state) {
+    (void)state;
+    size_t before_bytes, left_bytes, bound_bytes;
+    REQUIRE_HAK();
+    assert_int_equal(sscanf(output_of("shrunk", "HAKMEM_BACKGROUND=1"), "%zu %zu %zu", &before_bytes,
+                            &left_bytes, &bound_bytes),
+                     3);
+    print_message("%zu KiB, then %zu KiB, %zu allowed\n", before_bytes / KIB, left_bytes / KIB,
+                  bound_bytes / KIB);
+    assert_true(before_bytes > bound_bytes + 8 * MIB);
+    assert_true(left_bytes <= bound_bytes);
+}
+
 /* Which is what the thread is for; and at most HAKMEM_RETAIN_MB stay. */
 static void without_it_a_proved_heap_keeps_what_it_needed(void **state) {
     (void)state;
@@ -188,6 +224,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_child_of_a_fork_has_none),
         cmocka_unit_test(it_does_not_keep_the_process),
         cmocka_unit_test(it_lets_the_raised_floor_of_an_idle_process_fall),
+        cmocka_unit_test(it_gives_back_pages_between_survivors),
         cmocka_unit_test(without_it_a_proved_heap_keeps_what_it_needed),
     };
     if (argc > 1) {

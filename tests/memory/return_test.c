@@ -93,6 +93,9 @@ static const struct scenario scenarios[] = {
      .freeing = OWNER_HAS_ENDED},
     {DEFAULTS, .name = "1 % stays live, another thread frees", .keep_every = 100, .bound_bytes = 0,
      .freeing = OWNER_SLEEPS},
+    /* Too many for slabs to be given back as soon as they are so thin: by and by, as the process works on. */
+    {DEFAULTS, .name = "10 % stays live, one thread works on", .block_bytes = 2000, .keep_every = 10,
+     .total_bytes = TOTAL_BYTES / 2, .bound_bytes = 16 * MB, .resting = WORKS, .within_ms = 30000},
     {DEFAULTS, .name = "64 KiB blocks", .block_bytes = 64 * KIB},
     {DEFAULTS, .name = "64 KiB blocks, eight threads", .block_bytes = 64 * KIB, .threads = 8},
     {DEFAULTS, .name = "64 KiB blocks, another thread frees", .block_bytes = 64 * KIB,

@@ -1,7 +1,7 @@
 /*
  * ragged_test.c - slabs with free pages between their blocks: they go back when the heap takes a new slab,
- * not while everything is freed; blocks beside those in use are taken first; where pages are missed, turns
- * are skipped.
+ * and with time, not while everything is freed; blocks beside those in use are taken first; where pages are
+ * missed, turns are skipped.
  *
  * suite: limit 60 s
  */
@@ -15,6 +15,7 @@
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 #include "support/child.h"
+#include "support/clock.h"
 #include "support/target.h"
 
 #define EVERY        16u /* of as many blocks one stays: a page in two is free */
@@ -24,6 +25,9 @@
 #define AHEAD_BYTES  1024u /* of a class whose slabs are fetched ahead */
 #define MOST_SKIPS   1023u
 #define CACHED_SLABS 16u /* that blocks in caches may keep from being ragged */
+#define HOT_BYTES    100u
+#define HOT_PAIRS    5000u /* more than from one upkeep to the next while slabs wait */
+#define LOOKS_MAX    64u   /* slabs that one turn looks at */
 
 static void *new_blocks[NEW_SLABS * NEW_PER_SLAB];
 
@@ -191,6 +195,104 @@ static void where_pages_are_missed_turns_are_skipped(void **state) {
     assert_int_equal(purge_calls, 0);
 }
 
+static unsigned most_calls;
+
+static void note_calls(void) {
+    most_calls = purge_calls > most_calls ? purge_calls : most_calls;
+    purge_calls = 0;
+}
+
+/* The most calls of a malloc or free of so many pairs that the cache serves. */
+static unsigned most_calls_of_hot_pairs(unsigned pairs) {
+    most_calls = purge_calls = 0;
+    for (unsigned i = 0; i < pairs; i++) {
+        void *block = hak_malloc(HOT_BYTES);
+        note_calls();
+        hak_free(block);
+        note_calls();
+    }
+    return most_calls;
+}
+
+/* Slabs wait, and this thread looks after them at its next allocation. */
+static void wait_for_time(void) {
+    fill();
+    (void)most_calls_of_hot_pairs(100); /* it is hot */
+    free_but_every(EVERY);
+    hak_tls.until_slow = 0;
+}
+
+static void time_gives_turns_to_who_works_on(void **state) {
+    (void)state;
+    unsigned most = 0;
+    wait_for_time();
+    size_t before_bytes = hak_superslab_pool.purged_bytes;
+    for (unsigned turns = 0; waiting() != 0 && turns < SLABS; turns++) {
+        clock_ms += HAK_RAGGED_TURN_MS;
+        unsigned calls = most_calls_of_hot_pairs(HOT_PAIRS);
+        most = calls > most ? calls : most;
+    }
+    assert_int_equal(waiting(), 0);
+    assert_in_range(most, 1, HAK_PURGE_STEP_CALLS);
+    size_t purged_bytes = hak_superslab_pool.purged_bytes - before_bytes;
+    assert_true(purged_bytes > (SLABS - 2 * CACHED_SLABS) * HAK_UNIT_BYTES / 2);
+    check_heap();
+}
+
+static void time_that_has_not_come_gives_none(void **state) {
+    (void)state;
+    wait_for_time();
+    clock_ms += HAK_RAGGED_TURN_MS;
+    assert_in_range(most_calls_of_hot_pairs(HOT_PAIRS), 1, HAK_PURGE_STEP_CALLS);
+    clock_ms += HAK_RAGGED_TURN_MS - 1;
+    assert_int_equal(most_calls_of_hot_pairs(10 * HOT_PAIRS), 0);
+}
+
+/* A thread that comes by seldom asks again soon, so that it gets each turn that there is. */
+static void a_thread_with_little_to_do_gets_them_too(void **state) {
+    (void)state;
+    unsigned turns = 0;
+    wait_for_time();
+    for (unsigned i = 0; i < 100; i++) {
+        clock_ms += HAK_RAGGED_TURN_MS;
+        turns += most_calls_of_hot_pairs(HOT_PAIRS / 50) != 0;
+    }
+    assert_in_range(turns, 50, 100);
+}
+
+/* Refills alone, all of them from slabs that are there. */
+static void refills_get_turns_of_time(void **state) {
+    (void)state;
+    fill();
+    free_but_every(EVERY);
+    hak_tls.until_slow = HAK_NEVER_SLOW;
+    purge_calls = 0;
+    for (unsigned i = 0; i < BLOCKS / 4; i++) {
+        clock_ms += i % 64 == 0 ? HAK_RAGGED_TURN_MS : 0;
+        if (blocks[i] == NULL) {
+            blocks[i] = hak_malloc(BLOCK_BYTES);
+        }
+    }
+    assert_true(purge_calls > HAK_PURGE_STEP_CALLS);
+    hak_tls.until_slow = 0;
+}
+
+/* What is in use again costs no call, but a look. */
+static void a_turn_looks_at_a_bounded_number(void **state) {
+    (void)state;
+    fill();
+    free_but_every(EVERY);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (blocks[i] == NULL) {
+            blocks[i] = hak_malloc(BLOCK_BYTES);
+        }
+    }
+    size_t before = waiting();
+    assert_true(before > 2 * LOOKS_MAX);
+    hak_purge_ragged();
+    assert_in_range(waiting(), before - LOOKS_MAX, before - 1);
+}
+
 static int use_without_ragged_slabs(void *unused) {
     (void)unused;
     take_new_slabs(NEW_SLABS);
@@ -216,6 +318,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_the_program_wants_to_keep_stays, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(blocks_beside_those_in_use_come_first, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(where_pages_are_missed_turns_are_skipped, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(time_gives_turns_to_who_works_on, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(time_that_has_not_come_gives_none, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(a_thread_with_little_to_do_gets_them_too, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(refills_get_turns_of_time, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(a_turn_looks_at_a_bounded_number, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_child_starts_without_ragged_slabs, begin, nothing_is_left),
     };
     return cmocka_run_group_tests(tests, purge_for_the_first_time, NULL);

@@ -150,6 +150,24 @@ static void locked_pages_do_not_keep_steps_from_the_rest(void **state) {
     clean_up();
 }
 
+/* Though all that is freed is freed within the second in which the locked ones are not tried again. */
+static void locked_pages_pause_their_superslab_alone(void **state) {
+    (void)state;
+    make_dirt();
+    size_t before = hak_superslab_count().dirty_units;
+    hak_purge_set_floor(0);
+    for (unsigned step = 0; step < 4; step++) {
+        hak_purge_step();
+    }
+    assert_true(hak_superslab_count().dirty_units <= before - 31);
+    unsigned calls = purge_calls;
+    hak_purge_step();
+    assert_int_equal(purge_calls, calls); /* nor are they tried over and over */
+    assert_false(hak_purge_is_owed());
+    hak_purge_set_floor(PTRDIFF_MAX);
+    clean_up();
+}
+
 static void what_cannot_be_unmapped_is_purged(void **state) {
     (void)state;
     take_all(&a);
@@ -287,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(locked_pages_do_not_keep_trim_from_the_rest, system_as_usual),
         cmocka_unit_test_setup(locked_pages_do_not_keep_steps_from_the_rest, system_as_usual),
+        cmocka_unit_test_setup(locked_pages_pause_their_superslab_alone, system_as_usual),
         cmocka_unit_test_setup(what_cannot_be_unmapped_is_purged, system_as_usual),
         cmocka_unit_test_setup(trim_ends_although_others_free, system_as_usual),
         cmocka_unit_test_setup(an_empty_superslab_is_young_for_a_thread_with_an_older_clock, system_as_usual),
