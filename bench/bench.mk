@@ -72,7 +72,10 @@ $(BENCH_BUILD)/bench_%_hakmem: $(BENCH_BUILD)/programs/%.o $(BENCH_OBJECTS) libh
 
 $(BENCH_PROGRAMS:%=$(BENCH_BUILD)/%): $(BENCH_BUILD)/%: $(BENCH_BUILD)/programs/%.o $(BENCH_OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(BENCH_CFLAGS) -o $@ $^ $(LDFLAGS) -pthread -ldl
+	$(Q)$(CC) $(BENCH_CFLAGS) $(BENCH_EXPORTS) -o $@ $^ $(LDFLAGS) -pthread -ldl
+
+# Its clock is the preloaded library's too.
+$(BENCH_BUILD)/instr: BENCH_EXPORTS := -rdynamic
 
 $(BENCH_BUILD)/programs/%.o: bench/programs/%.c $(BENCH_HEADERS) bench/bench.mk
 	@mkdir -p $(@D)

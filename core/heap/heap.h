@@ -93,8 +93,8 @@ struct heap {
     uint32_t id;               /* const: position in the table, from 1 on */
     bool is_metered;           /* owner only: the front's tops are parked in metered_top */
     uint8_t turns_due;         /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
-    uint8_t takes_since_look;  /* owner only: at the clock, while ragged slabs wait */
     uint16_t ragged_gap;       /* owner only: allocations from one look after them to the next */
+    int32_t until_look;        /* owner only: about as many until wide classes are looked at again */
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
     struct heap *next_free;    /* under the heaps lock */
     _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */

@@ -17,7 +17,6 @@
 #define MISSES_TO_PREFILL     4u     /* misses in a row that make a class one that keeps missing */
 #define DRAIN_SLABS_MAX       8u     /* slabs with remote frees taken up in one visit */
 #define THIN_START_BYTES_MAX  512u   /* a slab of larger blocks has fewer than most threads come to use */
-#define TAKES_PER_LOOK        16u    /* refills between two looks at the clock, while ragged slabs wait */
 #define GUESTS_PER_TURN_BYTES 16384u /* of them: pages that a new slab would have cost */
 #define ROW_TO_EXPORT                                                                                        \
     8u /* refills in a row, without a spill, that show that others free what is allocated here */
@@ -240,8 +239,6 @@ static void give_back_some(struct heap *heap) {
     } else if (heap->turns_due != 0) {
         heap->turns_due--;
         hak_purge_ragged();
-    } else if (hak_ragged_is_waiting() && heap->takes_since_look++ % TAKES_PER_LOOK == 0) {
-        (void)hak_purge_ragged_in_time();
     }
 }
 

@@ -16,7 +16,12 @@
 #define SOON    64u
 #define EARLIER 2048u
 
+/* A look at all wide classes, as often as there is upkeep where nothing waits. */
 static void narrow_idle(struct heap *heap) {
+    if (heap->until_look > 0) {
+        return;
+    }
+    heap->until_look = HAK_UPKEEP_ALLOCATIONS;
     for (uint64_t left = heap->wide; left != 0; left &= left - 1) {
         unsigned class_idx = hak_ctz64(left);
         if (hak_width_is_idle(heap, class_idx, hak_cache_count(heap, class_idx))) {
@@ -68,5 +73,6 @@ void hak_upkeep(struct heap *heap) {
     give_back(heap);
     if (hak_tls.until_slow < 0) {
         hak_tls.until_slow = until_next(heap);
+        heap->until_look -= (int32_t)hak_tls.until_slow;
     }
 }

@@ -43,6 +43,9 @@ void hak_ragged_lower(struct slab *slab) {
 }
 
 static void set_waiting(size_t waiting) {
+    if (hak_superslab_pool.ragged.waiting == 0) {
+        hak_superslab_pool.ragged.turn_ms = hak_os_now_ms(); /* so long the first one waits at least */
+    }
     hak_superslab_pool.ragged.waiting = waiting;
     hak_hint_set(&hak_ragged_waits, waiting != 0);
 }

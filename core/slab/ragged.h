@@ -28,7 +28,7 @@ struct superslab;
 struct ragged {
     size_t waiting;      /* slabs */
     size_t cursor;       /* number of the SuperSlab that is looked at next */
-    uint64_t turn_ms;    /* when the last turn was that time gave */
+    uint64_t turn_ms;    /* when the last turn was that time gave, or the first slab came to wait */
     unsigned skipped;    /* turns in a row that were skipped */
     unsigned skips;      /* turns to skip after each that is not */
     size_t purged_bytes; /* of late, since turns were last skipped more often */

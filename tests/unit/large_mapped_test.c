@@ -230,6 +230,8 @@ static void what_is_wanted_again_twice_stays(void **state) {
             assert_in_range(dirty_bytes, 20 * MIB, 20 * MIB + hak_large_policy.floor_bytes);
         }
     }
+    /* With what stays in any case, and that is not counted twice. */
+    assert_in_range(hak_retain.raised_bytes, 1, 20 * MIB - hak_large_policy.floor_bytes);
     check_sound();
 }
 

@@ -260,23 +260,6 @@ static void a_thread_with_little_to_do_gets_them_too(void **state) {
     assert_in_range(turns, 50, 100);
 }
 
-/* Refills alone, all of them from slabs that are there. */
-static void refills_get_turns_of_time(void **state) {
-    (void)state;
-    fill();
-    free_but_every(EVERY);
-    hak_tls.until_slow = HAK_NEVER_SLOW;
-    purge_calls = 0;
-    for (unsigned i = 0; i < BLOCKS / 4; i++) {
-        clock_ms += i % 64 == 0 ? HAK_RAGGED_TURN_MS : 0;
-        if (blocks[i] == NULL) {
-            blocks[i] = hak_malloc(BLOCK_BYTES);
-        }
-    }
-    assert_true(purge_calls > HAK_PURGE_STEP_CALLS);
-    hak_tls.until_slow = 0;
-}
-
 /* What is in use again costs no call, but a look. */
 static void a_turn_looks_at_a_bounded_number(void **state) {
     (void)state;
@@ -321,7 +304,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(time_gives_turns_to_who_works_on, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_that_has_not_come_gives_none, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_thread_with_little_to_do_gets_them_too, begin, nothing_is_left),
-        cmocka_unit_test_setup_teardown(refills_get_turns_of_time, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_turn_looks_at_a_bounded_number, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_child_starts_without_ragged_slabs, begin, nothing_is_left),
     };
