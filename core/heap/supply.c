@@ -235,7 +235,7 @@ static void release_taken(struct heap *heap, struct slab *slab, unsigned taken, 
 /* At most one step's calls: a debt comes first, and then one of the turns that are due to ragged slabs. */
 static void give_back_some(struct heap *heap) {
     if (hak_purge_is_owed()) {
-        hak_purge_step();
+        (void)hak_purge_step();
     } else if (heap->turns_due != 0) {
         heap->turns_due--;
         hak_purge_ragged();

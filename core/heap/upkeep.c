@@ -52,9 +52,10 @@ static void give_back(struct heap *heap) {
     if (hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0) {
         hak_purge_age();
     }
-    if (hak_purge_is_owed()) {
-        hak_purge_step();
-    } else if (is_large_owed()) {
+    if (hak_purge_is_owed() && hak_purge_step()) {
+        return;
+    }
+    if (is_large_owed()) {
         hak_large_pay_debt();
     } else if (!lower_large_floor() && hak_ragged_is_waiting()) {
         look_after_ragged(heap);
@@ -65,7 +66,10 @@ static unsigned until_next(const struct heap *heap) {
     if (hak_purge_is_owed() || is_large_owed()) {
         return SOON;
     }
-    return hak_ragged_is_waiting() ? heap->ragged_gap : HAK_UPKEEP_ALLOCATIONS;
+    if (hak_ragged_is_waiting()) {
+        return heap->ragged_gap != 0 ? heap->ragged_gap : EARLIER;
+    }
+    return HAK_UPKEEP_ALLOCATIONS;
 }
 
 void hak_upkeep(struct heap *heap) {

@@ -184,11 +184,12 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     return purge_dirty(dirty, purge);
 }
 
-void hak_purge_step(void) {
+bool hak_purge_step(void) {
     struct purge purge = {0};
     while (purge.calls + HAK_THIN_CALLS_MAX <= HAK_PURGE_STEP_CALLS &&
            purge.given_bytes < HAK_PURGE_STEP_BYTES && purge_once(0, false, &purge)) {
     }
+    return purge.calls != 0;
 }
 
 /* Whether nothing that could stay is to go back, now or at all: the program or the options say so. */
@@ -236,7 +237,7 @@ void hak_purge_settle(void) {
     }
     /* Others may free as fast as this purges: they pay for it themselves. */
     for (size_t steps = pieces_now(); steps != 0 && hak_purge_is_owed(); steps--) {
-        hak_purge_step();
+        (void)hak_purge_step();
     }
 }
 

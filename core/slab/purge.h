@@ -21,14 +21,14 @@ HAK_INLINE bool hak_purge_is_owed(void) {
 
 /*
  * Gives back what is above the floor and outside the LRU's bounds: at most HAK_PURGE_STEP_CALLS system calls,
- * none after the one that reaches HAK_PURGE_STEP_BYTES. Slow: no lock held.
+ * none after the one that reaches HAK_PURGE_STEP_BYTES. False if it made none. Slow: no lock held.
  */
-void hak_purge_step(void);
+bool hak_purge_step(void);
 
 /* What an operation that frees blocks ends with: a step if one is owed. Slow: no lock held. */
 HAK_INLINE void hak_purge_pay(void) {
     if (hak_purge_is_owed()) {
-        hak_purge_step();
+        (void)hak_purge_step();
     }
 }
 

@@ -297,7 +297,7 @@ void hak_superslab_give_whole(struct superslab *s, uint32_t zero_units) {
     s->emptied_ms = now_ms;
     hak_superslab_whole_to_free(s, zero_units);
     hak_lock_release(&hak_superslab_lock);
-    hak_purge_step();
+    (void)hak_purge_step();
 }
 
 struct hak_superslab_counts hak_superslab_count(void) {

@@ -7,7 +7,9 @@
  */
 #include "sparse_kit.h"
 
+#include "base/hint.h"
 #include "heap/heap.h"
+#include "large/release.h"
 #include "meta/classes.h"
 #include "os/os.h"
 #include "slab/purge.h"
@@ -260,6 +262,29 @@ static void a_thread_with_little_to_do_gets_them_too(void **state) {
     assert_in_range(turns, 50, 100);
 }
 
+/* There may be something to pay each time, and nothing come of it. */
+static void a_debt_that_is_none_keeps_nobody_from_a_turn(void **state) {
+    (void)state;
+    wait_for_time();
+    (void)most_calls_of_hot_pairs(HOT_PAIRS);
+    for (unsigned i = 0; i < 10; i++) {
+        clock_ms += HAK_RAGGED_TURN_MS;
+        hak_hint_set(&hak_purge_debt, true);
+        hak_tls.until_slow = 0;
+        assert_in_range(most_calls_of_hot_pairs(1), 1, HAK_PURGE_STEP_CALLS);
+    }
+}
+
+/* Nor is each allocation a slow one from then on. */
+static void upkeep_with_other_things_to_do_comes_no_sooner(void **state) {
+    (void)state;
+    wait_for_time();
+    hak_heap_attach()->ragged_gap = 0;
+    hak_hint_set(&hak_release_has_debt, true);
+    (void)most_calls_of_hot_pairs(1);
+    assert_in_range(hak_tls.until_slow, HOT_PAIRS / 100, HOT_PAIRS);
+}
+
 /* What is in use again costs no call, but a look. */
 static void a_turn_looks_at_a_bounded_number(void **state) {
     (void)state;
@@ -304,6 +329,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(time_gives_turns_to_who_works_on, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_that_has_not_come_gives_none, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_thread_with_little_to_do_gets_them_too, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(a_debt_that_is_none_keeps_nobody_from_a_turn, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(upkeep_with_other_things_to_do_comes_no_sooner, begin,
+                                        nothing_is_left),
         cmocka_unit_test_setup_teardown(a_turn_looks_at_a_bounded_number, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_child_starts_without_ragged_slabs, begin, nothing_is_left),
     };
