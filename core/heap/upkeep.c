@@ -77,6 +77,6 @@ void hak_upkeep(struct heap *heap) {
     give_back(heap);
     if (hak_tls.until_slow < 0) {
         hak_tls.until_slow = until_next(heap);
-        heap->until_look -= (int32_t)hak_tls.until_slow;
     }
+    heap->until_look -= (int32_t)hak_smaller((size_t)hak_tls.until_slow, HAK_UPKEEP_ALLOCATIONS);
 }

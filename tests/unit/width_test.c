@@ -11,6 +11,7 @@
 #include "hakmem.h"
 #include "heap/heap.h"
 #include "heap/unified_cache.h"
+#include "heap/upkeep.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
@@ -181,6 +182,19 @@ static void a_class_that_has_stopped_swinging_is_narrowed(void **state) {
     assert_int_equal(heap->wide & UINT64_C(1) << c, 0);
 }
 
+/* Guard sampling sets for itself when the next allocation is slow. */
+static void it_is_narrowed_in_a_process_that_samples_too(void **state) {
+    (void)state;
+    swing_often(CLASS_OF_160, 1500);
+    assert_true(capacity(CLASS_OF_160) > plain_capacity(CLASS_OF_160));
+    for (unsigned i = 0; i < 4 * LOOKS; i++) {
+        hak_tls.until_slow = HAK_UPKEEP_ALLOCATIONS;
+        hak_upkeep(hak_heap_attach());
+    }
+    hak_tls.until_slow = 0;
+    assert_int_equal(capacity(CLASS_OF_160), plain_capacity(CLASS_OF_160));
+}
+
 static void swing_in_many_classes(void) {
     for (unsigned c = CLASS_OF_1536; c < CLASS_OF_1536 + WIDE_CLASSES; c++) {
         swing_often(c, plain_capacity(c) * 9);
@@ -318,6 +332,7 @@ int main(void) {
         TEST(what_moves_by_chance_stays_plain),
         TEST(memory_that_is_to_go_back_ends_it_step_by_step),
         TEST(a_class_that_has_stopped_swinging_is_narrowed),
+        TEST(it_is_narrowed_in_a_process_that_samples_too),
         TEST(all_classes_of_a_thread_have_a_bound_that_ends_with_it),
         TEST(all_threads_together_have_a_bound),
         TEST(it_ends_in_the_child_of_a_fork),
