@@ -131,6 +131,7 @@ static struct heap *obtain(void) {
         }
         heap->remote.lock.rank = HAK_RANK_SLAB_LIST;
         heap->sampling.until_slow = HAK_NEVER_SLOW;
+        heap->ragged_gap = HAK_UPKEEP_WHILE_RAGGED;
         heap->homeward.tally.handler = hak_heap_handle_event;
         heap->homeward.tally.context = heap;
         hak_homeward_forget(heap);

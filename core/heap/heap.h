@@ -80,8 +80,9 @@ struct spill_row {
     uint8_t narrowed;  /* so many classes have become narrow for it */
 };
 
-#define HAK_NEVER_SLOW         INT64_MAX /* allocations: more than a thread makes */
-#define HAK_UPKEEP_ALLOCATIONS 16384     /* from one upkeep to the next: see upkeep.h */
+#define HAK_NEVER_SLOW          INT64_MAX /* allocations: more than a thread makes */
+#define HAK_UPKEEP_ALLOCATIONS  16384     /* from one upkeep to the next: see upkeep.h; */
+#define HAK_UPKEEP_WHILE_RAGGED 2048      /* at most, while ragged slabs wait for turns that time gives */
 
 /* See sampled.h. Owner: the heap's thread. */
 struct sampling {
@@ -93,7 +94,8 @@ struct heap {
     uint32_t id;               /* const: position in the table, from 1 on */
     bool is_metered;           /* owner only: the front's tops are parked in metered_top */
     uint8_t turns_due;         /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
-    uint16_t ragged_gap;       /* owner only: allocations from one look after them to the next */
+    bool has_given_back;       /* owner only: what this operation may, before its refill */
+    uint16_t ragged_gap;       /* owner only: allocations from one look after ragged slabs to the next */
     int32_t until_look;        /* owner only: about as many until wide classes are looked at again */
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
     struct heap *next_free;    /* under the heaps lock */

@@ -234,6 +234,10 @@ static void release_taken(struct heap *heap, struct slab *slab, unsigned taken, 
 
 /* At most one step's calls: a debt comes first, and then one of the turns that are due to ragged slabs. */
 static void give_back_some(struct heap *heap) {
+    if (heap->has_given_back) {
+        heap->has_given_back = false; /* once, be it that the operation was an earlier one */
+        return;
+    }
     if (hak_purge_is_owed()) {
         (void)hak_purge_step();
     } else if (heap->turns_due != 0) {

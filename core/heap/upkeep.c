@@ -11,10 +11,7 @@
 #include "slab/ragged.h"
 #include "slab/retention.h"
 
-/* Allocations until the next one: where there is more to give back than one operation may; and, at most,
- * while ragged slabs wait for turns that time gives. */
-#define SOON    64u
-#define EARLIER 2048u
+#define SOON 64u /* allocations, where there is more to give back than one operation may */
 
 /* A look at all wide classes, as often as there is upkeep where nothing waits. */
 static void narrow_idle(struct heap *heap) {
@@ -35,10 +32,12 @@ static bool is_large_owed(void) {
     return hak_atomic_load_relaxed(&hak_release_has_debt); /* relaxed: a hint */
 }
 
-/* So that the thread comes by about as often as time gives turns: more often if it was time, else less. */
-static void look_after_ragged(struct heap *heap) {
-    unsigned gap = hak_purge_ragged_in_time() ? heap->ragged_gap / 2u : heap->ragged_gap * 2u;
-    heap->ragged_gap = (uint16_t)(gap < SOON ? SOON : hak_smaller(gap, EARLIER));
+/* Whether it was time for a turn. The thread comes by about as often: sooner again if it was, else later. */
+static bool look_after_ragged(struct heap *heap) {
+    bool is_time = hak_purge_ragged_in_time();
+    unsigned gap = is_time ? heap->ragged_gap / 2u : heap->ragged_gap * 2u;
+    heap->ragged_gap = (uint16_t)(gap < SOON ? SOON : hak_smaller(gap, HAK_UPKEEP_WHILE_RAGGED));
+    return is_time;
 }
 
 /* Whether proved cycles had raised the floor of large blocks, and something is above it now: that goes back.
@@ -47,29 +46,23 @@ static bool lower_large_floor(void) {
     return hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0 && hak_release_age(0);
 }
 
-/* Others may have raised floors, and all may be asleep now but this thread. At most one step's calls. */
+/*
+ * Others may have raised floors, and all may be asleep now but this thread. What large blocks owe it has paid
+ * already. At most one step's calls, and none by the refill that may follow.
+ */
 static void give_back(struct heap *heap) {
     if (hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0) {
         hak_purge_age();
     }
-    if (hak_purge_is_owed() && hak_purge_step()) {
-        return;
-    }
-    if (is_large_owed()) {
-        hak_large_pay_debt();
-    } else if (!lower_large_floor() && hak_ragged_is_waiting()) {
-        look_after_ragged(heap);
-    }
+    heap->has_given_back = (hak_purge_is_owed() && hak_purge_step()) || lower_large_floor() ||
+                           (hak_ragged_is_waiting() && look_after_ragged(heap));
 }
 
 static unsigned until_next(const struct heap *heap) {
     if (hak_purge_is_owed() || is_large_owed()) {
         return SOON;
     }
-    if (hak_ragged_is_waiting()) {
-        return heap->ragged_gap != 0 ? heap->ragged_gap : EARLIER;
-    }
-    return HAK_UPKEEP_ALLOCATIONS;
+    return hak_ragged_is_waiting() ? heap->ragged_gap : HAK_UPKEEP_ALLOCATIONS;
 }
 
 void hak_upkeep(struct heap *heap) {

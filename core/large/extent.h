@@ -30,8 +30,8 @@ struct hak_extent {
     unsigned pages; /* OS pages in the extent */
     unsigned free_pages;
     unsigned held_pages;
-    unsigned dirty_pages;                       /* free pages that are not known to be zero */
-    uint64_t refused_ms;                        /* when the kernel last refused to purge here; 0: never */
+    unsigned dirty_pages; /* free pages that are not known to be zero */
+    uint64_t refused_ms;  /* when the kernel last refused to purge here; 0: never, or so a trim says */
     struct hak_page_map live_starts;            /* first pages of live runs */
     struct hak_page_map free_ends;              /* first and last pages of free runs */
     struct hak_page_map dirty;                  /* free pages that may hold something */
@@ -113,8 +113,9 @@ void hak_extent_held_to_live(struct hak_extent *extent, unsigned page);
 void hak_extent_moved_to_free(struct hak_extent *extent, unsigned page);
 
 /*
- * free -> held of the longest run with dirty pages, to be purged; then held -> free again. None, and false,
- * of extents where the kernel refused that (locked pages) at `since_ms` or later.
+ * free -> held of the longest run with dirty pages, to be purged; then held -> free again. None of extents
+ * where the kernel refused that (locked pages) at `since_ms` or later. False if there is none, or if only
+ * such are among the longest few hundred.
  */
 bool hak_extent_hold_dirtiest(struct hak_run *run, uint64_t since_ms);
 void hak_extent_purged_to_free(const struct hak_run *run, bool is_zero);

@@ -15,15 +15,19 @@
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
 
-/* Purges in a row that are refused: of a program that locks some pages, and of one that locks all. */
+/* Purges in a row that are refused, after which all pages may be locked, and none is tried for a proof_ms. */
 #define REFUSALS_MAX      4u
 #define TRIM_REFUSALS_MAX 16u
+
+/* For so many of these no run is picked where one was refused, or the same would come first after each pause.
+ */
+#define REFUSED_STEPS 64u
 
 HAK_READ_MOSTLY _Atomic bool hak_release_has_debt;
 
 /* What a step gives back: the end of a mapping, the dirty part of a run, or a closed extent's SuperSlab. */
 struct step {
-    uint64_t since_ms;           /* set before it is picked: no run of where a purge was refused since then */
+    uint64_t since_ms;           /* in: no run is picked where a purge was refused at that time or later */
     struct hak_mapping *mapping; /* NULL: the SuperSlab or the run */
     struct superslab *superslab; /* NULL: the run */
     uint32_t zero_units;         /* of the SuperSlab */
@@ -136,7 +140,7 @@ static size_t settle_mapping(const struct step *step, enum outcome outcome) {
     return given_bytes;
 }
 
-/* Some locked pages keep their extent from going back; so many refusals in a row may be all of memory. */
+/* Some locked pages keep their extent from going back; many refusals in a row may be all of memory. */
 static void note_refusal(const struct step *step, enum outcome outcome, uint64_t now_ms) {
     if (outcome != FAILED) {
         hak_retain.refusals = outcome == PURGED ? 0 : hak_retain.refusals;
@@ -170,7 +174,7 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
 /* One call's worth of what is above the floor, from *left_bytes; false when nothing more can be given back
  * now. */
 static bool release_step(size_t *left_bytes, uint64_t now_ms) {
-    struct step step = {.since_ms = now_ms - hak_smaller(now_ms, hak_large_policy.proof_ms)};
+    struct step step = {.since_ms = now_ms - hak_smaller(now_ms, REFUSED_STEPS * hak_large_policy.proof_ms)};
     hak_lock_acquire(&hak_large_lock);
     bool has_step = pick_excess(&step, *left_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
@@ -184,7 +188,7 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     hak_lock_release(&hak_large_lock);
     *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
-    return outcome != FAILED && (outcome != PURGED || step.mapping == NULL);
+    return step.mapping == NULL || outcome == UNMAPPED;
 }
 
 bool hak_release_age(size_t own_bytes) {
@@ -193,13 +197,10 @@ bool hak_release_age(size_t own_bytes) {
     hak_retain_touch(now_ms);
     bool is_over = hak_retain_is_over();
     hak_lock_release(&hak_large_lock);
-    if (is_over) {
-        hak_release_excess(own_bytes, now_ms);
-    }
-    return is_over;
+    return is_over && hak_release_excess(own_bytes, now_ms);
 }
 
-void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
+bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     size_t max_bytes = hak_large_policy.release_bytes_max;
     size_t left_bytes = own_bytes > max_bytes ? own_bytes : max_bytes;
     unsigned calls = 0;
@@ -216,6 +217,7 @@ void hak_release_excess(size_t own_bytes, uint64_t now_ms) {
                     (left_bytes < HAK_UNIT_BYTES || calls == hak_large_policy.release_calls_max);
     hak_hint_set(&hak_release_has_debt, has_debt);
     hak_lock_release(&hak_large_lock);
+    return calls != 0;
 }
 
 /* Gives every empty extent back to the SuperSlab pool. */
@@ -241,13 +243,12 @@ struct trim {
     size_t keep_bytes;
     size_t given_bytes;
     size_t tries_left; /* for pieces that cannot be unmapped: none of them is asked for ever */
-    uint64_t start_ms;
     unsigned refusals; /* of purges, in a row */
 };
 
 /* One step; false when there is nothing more to do, or nothing more that can be done. */
 static bool trim_step(struct trim *trim) {
-    struct step step = {.since_ms = trim->start_ms};
+    struct step step = {.since_ms = 0};
     bool has_step = false;
     hak_lock_acquire(&hak_large_lock);
     if (hak_retain.dirty_bytes > trim->keep_bytes) {
@@ -262,18 +263,25 @@ static bool trim_step(struct trim *trim) {
     }
     enum outcome outcome = carry_out(&step);
     hak_lock_acquire(&hak_large_lock);
-    trim->given_bytes += settle(&step, outcome, trim->start_ms);
+    trim->given_bytes += settle(&step, outcome, hak_retain.touched_ms);
     hak_lock_release(&hak_large_lock);
     trim->tries_left -= step.mapping != NULL && outcome != UNMAPPED && trim->tries_left != 0;
     trim->refusals = outcome == FAILED ? trim->refusals + 1 : 0;
     return trim->refusals < TRIM_REFUSALS_MAX;
 }
 
+/* Each extent may be tried once in this trim. */
+static void forget_refusals(void) {
+    for (struct hak_extent *extent = hak_extent_first(); extent != NULL; extent = extent->all_next) {
+        extent->refused_ms = 0;
+    }
+}
+
 size_t hak_release_all(size_t keep_bytes) {
-    struct trim trim = {
-        .keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max, .start_ms = hak_os_now_ms()};
+    struct trim trim = {.keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max};
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();
+    forget_refusals();
     hak_lock_release(&hak_large_lock);
     while (trim_step(&trim)) {
     }

@@ -273,7 +273,8 @@ static bool is_one_mapping(void *address, size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
     int error = call_mremap(address, bytes, bytes + page_bytes, 0, NULL, &same);
     if (error == 0) {
-        (void)munmap((char *)address + bytes, page_bytes);
+        account_mapped((int64_t)page_bytes);
+        (void)hak_os_unmap((char *)address + bytes, page_bytes);
     }
     return error != EFAULT;
 }

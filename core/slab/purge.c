@@ -4,9 +4,9 @@
  * What is being given back is nobody's meanwhile: its units are marked purging, or its SuperSlab has no tier,
  * so the lock is free during the system call. An unmapping that fails (too many mappings for one more hole)
  * is not tried again for a second; the memory is purged instead. A purge that fails (locked pages) leaves the
- * units dirty, puts their SuperSlab behind the others, and no step purges there for a second. Registry words
- * are not touched: freed units keep their FREED marks, which name a double free also after the memory is
- * gone.
+ * units dirty, and no step purges in their SuperSlab for a second, nor anywhere after many failures in a row.
+ * Registry words are not touched: freed units keep their FREED marks, which name a double free also after the
+ * memory is gone.
  */
 #include "slab/purge.h"
 #include "os/os.h"
@@ -19,8 +19,8 @@ HAK_READ_MOSTLY _Atomic bool hak_purge_debt;
 
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u
+#define FAILURES_IN_ROW_MAX      16u /* after which nothing is purged for a while: all pages may be locked */
 #define DIRTY_LOOK_MAX           8u
-#define PAUSED_LOOK_MAX          64u
 #define RAGGED_LOOK_MAX          64u
 
 /* What one operation has given back so far. */
@@ -48,6 +48,15 @@ static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct pur
     return error == 0;
 }
 
+static void note_failure(struct superslab *s, uint64_t now_ms) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    hak_dirty_pause(s, now_ms + RETRY_MS);
+    if (++pool->failures == FAILURES_IN_ROW_MAX) {
+        pool->failures = 0;
+        pool->purge_retry_ms = now_ms + RETRY_MS;
+    }
+}
+
 /* Purges one run of dirty units, already marked purging. False when it failed. */
 static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge) {
     size_t run_bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
@@ -58,11 +67,12 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
     size_t bytes = hak_superslab_bytes_in(hak_popcount32(run), hak_popcount32(run & s->light_units));
     if (error == 0) {
         hak_superslab_change(s, (struct hak_unit_change){.purge_done = run});
+        hak_superslab_pool.failures = 0;
         s->emptied_ms = now_ms; /* of use if that emptied it */
         hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
     } else {
         hak_superslab_change(s, (struct hak_unit_change){.purge_failed = run});
-        s->purge_retry_ms = now_ms + RETRY_MS;
+        note_failure(s, now_ms);
     }
     hak_lock_release(&hak_superslab_lock);
     purge->calls++;
@@ -105,32 +115,17 @@ static struct superslab *choose_victim(bool is_any_welcome, uint64_t now_ms) {
     return victim == NULL && is_any_welcome ? pool->lru_oldest : victim;
 }
 
-/* Puts off those at the old end where a purge failed a moment ago, at most some; the first that is left, if
- * it is any other. */
-static struct superslab *skip_paused(uint64_t now_ms) {
-    struct superslab *s = hak_superslab_pool.dirty_oldest;
-    for (unsigned skipped = 0; s != NULL && now_ms < s->purge_retry_ms; skipped++) {
-        if (skipped == PAUSED_LOOK_MAX || s == hak_superslab_pool.dirty_newest) {
-            return NULL;
-        }
-        hak_superslab_put_off(s);
-        s = hak_superslab_pool.dirty_oldest;
-    }
-    return s;
-}
-
 /* The SuperSlab that was dirty first; of the first few, one with dirty units, which give more for a call.
  * NULL if there is none that can be asked now. */
 static struct superslab *choose_dirty(bool is_trim, uint64_t now_ms) {
-    struct superslab *oldest = is_trim ? hak_superslab_pool.dirty_oldest : skip_paused(now_ms);
-    struct superslab *s = oldest;
+    hak_dirty_end_pauses(is_trim ? UINT64_MAX : now_ms);
+    struct superslab *s = hak_superslab_pool.dirty.oldest;
     for (unsigned looked = 0; s != NULL && looked < DIRTY_LOOK_MAX; looked++, s = s->dirty_next) {
-        bool is_paused = !is_trim && now_ms < s->purge_retry_ms;
-        if (hak_superslab_dirty(s) != 0 && !is_paused) {
+        if (hak_superslab_dirty(s) != 0) {
             return s;
         }
     }
-    return oldest;
+    return hak_superslab_pool.dirty.oldest;
 }
 
 /* The lock is held on entry and released here. False when nothing was done. */
@@ -143,7 +138,7 @@ static bool purge_dirty(struct superslab *s, struct purge *purge) {
         thin = &s->slabs[hak_ctz32(s->thin_slabs)];
         if (!hak_slab_lease_any(thin)) { /* somebody is at work on it */
             thin = NULL;
-            hak_superslab_put_off(s);
+            hak_dirty_put_off(s);
         }
     }
     hak_lock_release(&hak_superslab_lock);
@@ -158,6 +153,11 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
     uint64_t now_ms = hak_os_now_ms();
+    if (!is_trim && now_ms < pool->purge_retry_ms) {
+        hak_superslab_note_paid();
+        hak_lock_release(&hak_superslab_lock);
+        return false;
+    }
     if (!is_trim) {
         keep_bytes = hak_superslab_floor_bytes(now_ms);
     }
@@ -177,7 +177,9 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     }
     struct superslab *dirty = is_above ? choose_dirty(is_trim, now_ms) : NULL;
     if (dirty == NULL) {
-        hak_superslab_note_paid(); /* or cannot be now */
+        if (!is_trim) {
+            hak_superslab_note_paid(); /* or cannot be now */
+        }
         hak_lock_release(&hak_superslab_lock);
         return false;
     }
@@ -216,6 +218,9 @@ void hak_purge_ragged(void) {
 
 bool hak_purge_ragged_in_time(void) {
     uint64_t now_ms = hak_os_now_ms();
+    if (!hak_ragged_is_time(now_ms)) {
+        return false;
+    }
     hak_lock_acquire(&hak_superslab_lock);
     bool is_due = hak_ragged_take_turn(now_ms);
     hak_lock_release(&hak_superslab_lock);

@@ -15,6 +15,7 @@
 #define SKIPS_MAX           1023u
 
 HAK_READ_MOSTLY _Atomic bool hak_ragged_waits;
+HAK_READ_MOSTLY _Atomic uint64_t hak_ragged_turn_ms;
 
 static unsigned ragged_at_most(const struct slab *slab) {
     unsigned spread = BLOCKS_PER_PAGE * slab->units * (unsigned)(HAK_UNIT_BYTES / hak_os_page_bytes());
@@ -42,9 +43,13 @@ void hak_ragged_lower(struct slab *slab) {
     set_threshold(slab, hak_slab_used_blocks(slab) / 2);
 }
 
+static void begin_turn(uint64_t now_ms) {
+    hak_atomic_store_relaxed(&hak_ragged_turn_ms, now_ms); /* relaxed: written under the lock */
+}
+
 static void set_waiting(size_t waiting) {
     if (hak_superslab_pool.ragged.waiting == 0) {
-        hak_superslab_pool.ragged.turn_ms = hak_os_now_ms(); /* so long the first one waits at least */
+        begin_turn(hak_os_now_ms()); /* so long the first one waits at least */
     }
     hak_superslab_pool.ragged.waiting = waiting;
     hak_hint_set(&hak_ragged_waits, waiting != 0);
@@ -95,12 +100,10 @@ static struct slab *lease_one(struct superslab *s) {
 }
 
 bool hak_ragged_take_turn(uint64_t now_ms) {
-    struct ragged *ragged = &hak_superslab_pool.ragged;
-    /* A sum: another thread may have read the clock later and been here first. */
-    if (ragged->waiting == 0 || now_ms < ragged->turn_ms + HAK_RAGGED_TURN_MS) {
+    if (hak_superslab_pool.ragged.waiting == 0 || !hak_ragged_is_time(now_ms)) {
         return false;
     }
-    ragged->turn_ms = now_ms;
+    begin_turn(now_ms);
     return true;
 }
 

@@ -28,7 +28,6 @@ struct superslab;
 struct ragged {
     size_t waiting;      /* slabs */
     size_t cursor;       /* number of the SuperSlab that is looked at next */
-    uint64_t turn_ms;    /* when the last turn was that time gave, or the first slab came to wait */
     unsigned skipped;    /* turns in a row that were skipped */
     unsigned skips;      /* turns to skip after each that is not */
     size_t purged_bytes; /* of late, since turns were last skipped more often */
@@ -37,6 +36,15 @@ struct ragged {
 
 /* Written under the SuperSlab lock: some slabs wait. */
 extern _Atomic bool hak_ragged_waits;
+
+/* When the last turn was that time gave, or the first slab came to wait. Written under the lock. */
+extern _Atomic uint64_t hak_ragged_turn_ms;
+
+/* Whether time gives a turn now: HAK_RAGGED_TURN_MS after it gave the last one. Any thread. */
+HAK_INLINE bool hak_ragged_is_time(uint64_t now_ms) {
+    /* relaxed: a hint, the lock decides; a sum, since another thread may have read the clock later */
+    return now_ms >= hak_atomic_load_relaxed(&hak_ragged_turn_ms) + HAK_RAGGED_TURN_MS;
+}
 
 /* Whether some slab waits. Any thread. */
 HAK_INLINE bool hak_ragged_is_waiting(void) {
@@ -74,7 +82,7 @@ void hak_ragged_forget(struct superslab *superslab, const struct slab *slab);
 /* None waits any more: who clears the SuperSlabs' masks calls this. */
 void hak_ragged_forget_all(void);
 
-/* Whether time gives a turn now: HAK_RAGGED_TURN_MS after it gave the last one. */
+/* Takes the turn that time gives, if it does and some slab waits. */
 HAK_COLD bool hak_ragged_take_turn(uint64_t now_ms);
 
 /* Takes the lease of the slab whose turn it is; NULL if the turn is skipped or none can be leased. */

@@ -43,11 +43,12 @@ struct superslab {
     uint32_t thin_slabs;           /* under lock: mask, first units of thin slabs (thin.h) */
     uint32_t ragged_slabs;         /* under lock: mask, first units of those that wait (ragged.h) */
     enum hak_tier tier;            /* under lock */
-    bool is_in_dirty_list;         /* under lock */
+    bool is_in_dirty_list;         /* under lock: in one of two, */
+    bool is_paused;                /* under lock: that of those that are not to be purged now */
     bool is_huge;                  /* under lock: the kernel may use a huge page for it */
     struct superslab *prev, *next; /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next; /* under lock: with dirty units or thin slabs, oldest first */
-    uint64_t purge_retry_ms;                   /* under lock: no step purges here before: one failed */
+    uint64_t paused_until_ms;                  /* under lock */
     uint64_t emptied_ms;                       /* under lock: when it became FREE */
 };
 

@@ -11,6 +11,7 @@
 #include "conf/options.h"
 #include "os/os.h"
 #include "slab/chance.h"
+#include "slab/dirty.h"
 #include "slab/purge.h"
 #include "slab/thin.h"
 
@@ -21,9 +22,6 @@
 #define ALL_UNITS          UINT32_MAX
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
-
-/* Of each number of free units: where these lie apart, a big heap has thousands that fit no longer slab. */
-#define BUCKET_LOOKS_MAX 64u
 
 /* SuperSlabs that are looked at for a unit with few pages or none. */
 #define LIGHT_LOOKS_MAX 16u
@@ -81,22 +79,6 @@ static void lru_unlink(struct superslab *s) {
     pool->empty_count--;
 }
 
-static void dirty_link(struct superslab *s) {
-    struct superslab_pool *pool = &hak_superslab_pool;
-    s->dirty_next = NULL;
-    s->dirty_prev = pool->dirty_newest;
-    *(s->dirty_prev != NULL ? &s->dirty_prev->dirty_next : &pool->dirty_oldest) = s;
-    pool->dirty_newest = s;
-    s->is_in_dirty_list = true;
-}
-
-static void dirty_unlink(struct superslab *s) {
-    struct superslab_pool *pool = &hak_superslab_pool;
-    *(s->dirty_prev != NULL ? &s->dirty_prev->dirty_next : &pool->dirty_oldest) = s->dirty_next;
-    *(s->dirty_next != NULL ? &s->dirty_next->dirty_prev : &pool->dirty_newest) = s->dirty_prev;
-    s->is_in_dirty_list = false;
-}
-
 /* Takes the SuperSlab out of every list and count that its masks and tier decide. */
 static void detach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
@@ -111,17 +93,12 @@ static void detach(struct superslab *s) {
     }
 }
 
-void hak_superslab_put_off(struct superslab *s) {
-    dirty_unlink(s);
-    dirty_link(s);
-}
-
 static void update_dirty_list(struct superslab *s) {
     bool has_dirt = hak_superslab_dirty(s) != 0 || s->thin_slabs != 0;
     if (has_dirt && !s->is_in_dirty_list) {
-        dirty_link(s);
+        hak_dirty_link(s);
     } else if (!has_dirt && s->is_in_dirty_list) {
-        dirty_unlink(s);
+        hak_dirty_unlink(s);
     }
 }
 
@@ -175,7 +152,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
     if (change.purge_failed != 0 && s->is_in_dirty_list) {
-        dirty_unlink(s); /* to the young end: others are asked first the next time */
+        hak_dirty_unlink(s); /* to the young end: others are asked first the next time */
     }
     attach(s);
     note_sums();
@@ -253,7 +230,6 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     s->free_units = s->zero_units = ALL_UNITS;
     s->light_units = 0;
     s->purging_units = 0;
-    s->purge_retry_ms = 0;
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
     attach(s);
@@ -264,7 +240,7 @@ void hak_superslab_free_to_whole(struct superslab *s) {
     HAK_ASSERT(s->free_units == ALL_UNITS);
     detach(s);
     if (s->is_in_dirty_list) {
-        dirty_unlink(s);
+        hak_dirty_unlink(s);
     }
     s->tier = HAK_TIER_WHOLE;
     s->free_units = s->zero_units = s->light_units = 0;
@@ -290,7 +266,7 @@ void hak_superslab_free_to_none(struct superslab *s) {
     HAK_ASSERT(s->tier == HAK_TIER_FREE);
     detach(s);
     if (s->is_in_dirty_list) {
-        dirty_unlink(s);
+        hak_dirty_unlink(s);
     }
     s->tier = HAK_TIER_NONE;
     hak_superslab_pool.mapped_count--;
@@ -345,9 +321,7 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
                                         unsigned *unit_idx) {
     for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
         struct superslab *found = NULL;
-        unsigned looked = 0;
-        for (struct superslab *s = hak_superslab_pool.buckets[tier][free];
-             s != NULL && looked < BUCKET_LOOKS_MAX; s = s->next, looked++) {
+        for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
             uint32_t starts = run_starts(s, units);
             if (starts == 0) {
                 continue;

@@ -8,6 +8,7 @@
 #define HAK_SLAB_SUPERSLAB_POOL_H
 
 #include "meta/classes.h"
+#include "slab/dirty.h"
 #include "slab/ragged.h"
 #include "slab/retention.h"
 #include "slab/superslab.h"
@@ -16,10 +17,11 @@ struct superslab_pool {
     /* [tier HOT or DRAINING][number of free units]: a full SuperSlab is in bucket 0 */
     struct superslab *buckets[2][HAK_UNITS_PER_SUPERSLAB + 1];
     struct superslab *lru_oldest, *lru_newest; /* tier FREE */
-    struct superslab *dirty_oldest, *dirty_newest;
-    struct superslab *spare; /* tier NONE */
-    size_t empty_count;      /* length of the LRU */
-    size_t mapped_count;     /* records with memory */
+    struct hak_dirty_list dirty;               /* with dirty units or thin slabs */
+    struct hak_dirty_list paused;              /* those where a purge failed a moment ago */
+    struct superslab *spare;                   /* tier NONE */
+    size_t empty_count;                        /* length of the LRU */
+    size_t mapped_count;                       /* records with memory */
     size_t whole_count;
     size_t free_units;       /* in HOT, DRAINING and FREE */
     size_t dirty_units;      /* of those, not known zero */
@@ -27,6 +29,8 @@ struct superslab_pool {
     size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
     size_t purged_bytes;     /* given back beneath free blocks of slabs */
     size_t huge_zero_units;  /* free units of huge SuperSlabs that nobody has written to */
+    unsigned failures;       /* purges in a row that failed */
+    uint64_t purge_retry_ms; /* they were so many that all pages may be locked: no step purges before */
     uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
     struct ragged ragged;
@@ -65,9 +69,6 @@ HAK_INLINE size_t hak_superslab_dirty_bytes(void) {
     return hak_superslab_bytes_in(hak_superslab_pool.dirty_units, hak_superslab_pool.light_units) +
            hak_superslab_pool.thin_bytes;
 }
-
-/* To the young end of those with dirt: others are asked first the next time. */
-void hak_superslab_put_off(struct superslab *superslab);
 
 /* NONE -> HOT, all units free and zero, its memory new at `base`. */
 void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);

@@ -13,6 +13,7 @@
 #include "support/target.h"
 
 #define RUN_MAX_BYTES (1020 * KIB) /* below the map threshold */
+#define LOCKED        6u           /* more than are tried in a row */
 
 static size_t page(void) {
     return hak_os_page_bytes();
@@ -441,7 +442,7 @@ static void one_locked_page_keeps_no_other_runs(void **state) {
         blocks[i] = must_alloc(600 * KIB);
         walls[i] = must_alloc(page());
     }
-    os_faults.locked = locked + 100 * KIB;
+    os_faults.locked[0] = locked + 100 * KIB;
     release(locked);
     for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
         release(blocks[i]);
@@ -450,11 +451,45 @@ static void one_locked_page_keeps_no_other_runs(void **state) {
     assert_in_range(hak_large_count().dirty_bytes, 800 * KIB, 2 * HAK_SUPERSLAB_BYTES);
     (void)hak_large_trim(0);
     assert_in_range(hak_large_count().dirty_bytes, 800 * KIB, HAK_SUPERSLAB_BYTES);
-    os_faults.locked = NULL;
+    os_faults.locked[0] = NULL;
     for (unsigned i = 0; i < COUNT_OF(walls); i++) {
         release(walls[i]);
     }
     release(wall);
+    check_sound();
+}
+
+/* Nor do several, each in an extent of its own, and all of them longer than the others. */
+static void some_locked_pages_keep_no_other_runs(void **state) {
+    (void)state;
+    char *blocks[40], *locked[LOCKED], *walls[40 + LOCKED];
+    for (unsigned i = 0; i < LOCKED; i++) {
+        locked[i] = must_alloc(900 * KIB);
+        walls[i] = must_alloc(1000 * KIB); /* no second one in this extent */
+        os_faults.locked[i] = locked[i] + 100 * KIB;
+    }
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = must_alloc(600 * KIB);
+        walls[LOCKED + i] = must_alloc(page());
+    }
+    for (unsigned i = 0; i < LOCKED; i++) {
+        release(locked[i]);
+    }
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        release(blocks[i]);
+    }
+    for (unsigned i = 0; i < 20; i++) { /* what a program does then, for ten seconds */
+        clock_ahead_ms += 500;
+        release(must_alloc(300 * KIB));
+        pay_debts();
+    }
+    assert_in_range(hak_large_count().dirty_bytes, LOCKED * 800 * KIB, LOCKED * 900 * KIB + 4 * MIB);
+    for (unsigned i = 0; i < LOCKED; i++) {
+        os_faults.locked[i] = NULL;
+    }
+    for (unsigned i = 0; i < COUNT_OF(walls); i++) {
+        release(walls[i]);
+    }
     check_sound();
 }
 
@@ -750,6 +785,7 @@ int main(void) {
         TEST(fetching_a_little_raises_no_floor),
         TEST(locked_pages_stay_dirty_and_are_zeroed),
         TEST(one_locked_page_keeps_no_other_runs),
+        TEST(some_locked_pages_keep_no_other_runs),
         TEST(wrong_pointers_end_in_their_line),
     };
     int failed = cmocka_run_group_tests(for_any_page, NULL, NULL);

@@ -66,7 +66,7 @@ static struct {
     unsigned calls;
     unsigned fail_first, fail_last; /* these fail */
     bool is_unmapping_refused;      /* as when the kernel's limit of maps is reached */
-    char *locked;                   /* no range with this byte can be purged; NULL: none is locked */
+    char *locked[8];                /* no range with one of these bytes can be purged */
 } os_faults;
 
 static inline bool call_fails(void) {
@@ -172,12 +172,18 @@ void *mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...) 
     return MAP_FAILED;
 }
 
-static inline bool is_locked(const char *address, size_t bytes) {
-    return os_faults.locked != NULL && address <= os_faults.locked && os_faults.locked < address + bytes;
+static inline bool has_locked(const char *address, size_t bytes) {
+    for (unsigned i = 0; i < COUNT_OF(os_faults.locked); i++) {
+        const char *locked = os_faults.locked[i];
+        if (locked != NULL && address <= locked && locked < address + bytes) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int madvise(void *address, size_t bytes, int advice) {
-    if (advice == MADV_DONTNEED && is_locked(address, bytes)) {
+    if (advice == MADV_DONTNEED && has_locked(address, bytes)) {
         errno = EINVAL;
         return -1;
     }

@@ -168,6 +168,19 @@ static void locked_pages_pause_their_superslab_alone(void **state) {
     clean_up();
 }
 
+/* What is above the floor is owed, whatever a trim was asked to leave. */
+static void a_trim_that_keeps_all_pays_no_debt(void **state) {
+    (void)state;
+    make_dirt();
+    hak_purge_set_floor(0);
+    hak_superslab_note_owed();
+    assert_true(hak_purge_is_owed());
+    (void)hak_superslab_trim(PTRDIFF_MAX);
+    assert_true(hak_purge_is_owed());
+    hak_purge_set_floor(PTRDIFF_MAX);
+    clean_up();
+}
+
 static void what_cannot_be_unmapped_is_purged(void **state) {
     (void)state;
     take_all(&a);
@@ -306,6 +319,7 @@ int main(void) {
         cmocka_unit_test_setup(locked_pages_do_not_keep_trim_from_the_rest, system_as_usual),
         cmocka_unit_test_setup(locked_pages_do_not_keep_steps_from_the_rest, system_as_usual),
         cmocka_unit_test_setup(locked_pages_pause_their_superslab_alone, system_as_usual),
+        cmocka_unit_test_setup(a_trim_that_keeps_all_pays_no_debt, system_as_usual),
         cmocka_unit_test_setup(what_cannot_be_unmapped_is_purged, system_as_usual),
         cmocka_unit_test_setup(trim_ends_although_others_free, system_as_usual),
         cmocka_unit_test_setup(an_empty_superslab_is_young_for_a_thread_with_an_older_clock, system_as_usual),
