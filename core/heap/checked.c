@@ -27,7 +27,8 @@
 #define MIB_SHIFT 20
 
 #define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
-#define CATCH_EVERY              64u /* guarded allocations: a look at who handles SIGSEGV */
+#define GUARDED_LIVE_MAX         16384u /* two kernel mappings each, of 65 530 that a process may have */
+#define CATCH_EVERY              64u    /* guarded allocations: a look at who handles SIGSEGV */
 
 /* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
  * mapping. */
@@ -81,7 +82,8 @@ static void *obtain(size_t bytes, size_t align, struct hak_record *record) {
     if (class_bytes != 0) {
         return hak_alloc_plain(class_bytes);
     }
-    void *block = obtain_guarded(bytes, record);
+    record->kind = HAK_RECORD_INLINE;
+    void *block = hak_guarded_live() < GUARDED_LIVE_MAX ? obtain_guarded(bytes, record) : NULL;
     if (block != NULL) {
         return block;
     }

@@ -114,20 +114,23 @@ static void *move_block(const char *function, void *block, size_t old_bytes, siz
     return moved;
 }
 
-/* Nothing of the old contents may stay behind, neither in a tail that is cut off nor in pages left by a move.
- */
-static void *realloc_large_wiped(const char *function, void *block, size_t old_bytes, size_t bytes) {
-    return hak_large_good_size(bytes) == old_bytes ? block : move_block(function, block, old_bytes, bytes);
+/* Nothing of the old contents may stay behind: what is cut off goes first, what is copied the large floor
+ * wipes. */
+static void wipe_tail(void *block, size_t old_bytes, size_t bytes) {
+    size_t left_bytes = hak_large_good_size(bytes);
+    if (left_bytes < old_bytes) {
+        hak_fill_freed((char *)block + left_bytes, old_bytes - left_bytes);
+    }
 }
 
 static void *realloc_large(const char *function, void *block, hak_word word, size_t bytes) {
     (void)hak_heap_attach(); /* as in hak_defrag_helps(): what is cut off may go back by the hands of this
                                 thread */
-    if (HAK_UNLIKELY(hak_options.zero_on_free)) {
-        return realloc_large_wiped(function, block, hak_large_usable(function, block, word), bytes);
-    }
     if (bytes <= HAK_MID_MAX_BYTES) {
         return move_block(function, block, hak_large_usable(function, block, word), bytes);
+    }
+    if (HAK_UNLIKELY(hak_options.zero_on_free)) {
+        wipe_tail(block, hak_large_usable(function, block, word), bytes);
     }
     void *moved = hak_large_realloc(function, block, word, bytes);
     if (moved == NULL) {

@@ -2,6 +2,7 @@
  * large.c - see large.h: which of the two kinds a block is, and what a wrong pointer is.
  */
 #include "large/large.h"
+#include "conf/options.h"
 #include "large/extent.h"
 #include "large/fault.h"
 #include "large/mapped.h"
@@ -149,6 +150,9 @@ static void *copy_block(const char *function, void *p, hak_word word, size_t old
     void *block = hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
     if (block != NULL) {
         memcpy(block, p, old_bytes < bytes ? old_bytes : bytes);
+        if (HAK_UNLIKELY(hak_options.zero_on_free)) {
+            memset(p, 0, old_bytes);
+        }
         hak_large_free(function, p, word);
     }
     return block;

@@ -23,6 +23,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LONG_BLOCKS  18000u
+#define LONG_BYTES   33000u
+#define MAPPINGS_MAX 34000u
+
 static const size_t sizes[] = {0, 1, 24, 1000, 32752, 32753, 100001, (size_t)5 << 20};
 
 static void the_usable_size_is_what_was_asked_for(void **state) {
@@ -219,6 +223,29 @@ static void a_thread_may_ask_first_where_its_stack_is(void **state) {
 }
 
 /* More address space than there is, once what waits in the quarantine has gone. */
+/* The kernel allows a process 65 530 of them, and a block between guard pages is two. */
+static void many_long_blocks_leave_mappings_to_the_program(void **state) {
+    (void)state;
+    static void *blocks[LONG_BLOCKS];
+    unsigned mappings = 0;
+    REQUIRE_HAK();
+    for (unsigned i = 0; i < LONG_BLOCKS; i++) {
+        blocks[i] = malloc(LONG_BYTES);
+        assert_non_null(blocks[i]);
+    }
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    for (int c = getc(maps); c != EOF; c = getc(maps)) {
+        mappings += c == '\n';
+    }
+    fclose(maps);
+    assert_in_range(mappings, 1, MAPPINGS_MAX);
+    for (unsigned i = 0; i < LONG_BLOCKS; i++) {
+        free(blocks[i]);
+    }
+    (void)malloc_trim(0);
+}
+
 static void memory_that_is_short_is_an_error_as_ever(void **state) {
     (void)state;
     assert_null(malloc((size_t)1 << 62));
@@ -346,6 +373,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),
+        cmocka_unit_test(many_long_blocks_leave_mappings_to_the_program),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
         cmocka_unit_test(more_than_the_machine_has_is_refused_before_it_is_filled),
     };

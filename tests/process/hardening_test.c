@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,9 @@
 
 /* Freed blocks up to this size can be read: their mapping stays. */
 #define READABLE_BYTES_MAX (40 * KIB)
+
+#define GROWN_STEP  ((size_t)64 * KIB)
+#define GROWN_BYTES (16 * MIB)
 
 static const struct load everything = {1, 3 * MIB, 32, 48, 16};
 static const size_t sizes[] = {1, 16, 100, 1024, 5000, 32 * KIB, 40 * KIB, 200 * KIB, 900 * KIB, 3 * MIB};
@@ -128,6 +132,21 @@ static int read_behind_realloc(void) {
 }
 
 /* A long block is wiped by giving its pages back, which costs less than zeros. */
+static int grow_by_small_steps(void) {
+    struct rusage before, after;
+    char *block = NULL;
+    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    for (size_t bytes = GROWN_STEP; bytes <= GROWN_BYTES; bytes += GROWN_STEP) {
+        block = realloc(block, bytes);
+        CHECK(block != NULL);
+        memset(block + bytes - GROWN_STEP, 1, GROWN_STEP);
+    }
+    CHECK(bytes_are(block, GROWN_BYTES, 1));
+    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
+    CHECK(after.ru_minflt - before.ru_minflt < (long)(4 * GROWN_BYTES / 4096));
+    return 0;
+}
+
 static int free_a_long_block(void) {
     enum { PAGES = 128 };
     unsigned char is_resident[PAGES];
@@ -196,6 +215,7 @@ static const struct {
     {"read-freed", read_freed},
     {"free-a-long-block", free_a_long_block},
     {"read-behind-realloc", read_behind_realloc},
+    {"grow", grow_by_small_steps},
 };
 
 static int no_aslr(void *context) {
@@ -310,6 +330,13 @@ static void zero_on_free_leaves_nothing_behind_realloc(void **state) {
     run("read-behind-realloc", "HAKMEM_ZERO_ON_FREE=1");
 }
 
+/* Its pages move: copying it each time would fault them all each time. */
+static void zero_on_free_lets_a_block_grow_by_moving_its_pages(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    run("grow", "HAKMEM_ZERO_ON_FREE=1");
+}
+
 static void zero_on_free_gives_the_pages_of_long_blocks_back(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -358,6 +385,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(zero_on_free_leaves_nothing_in_freed_blocks),
         cmocka_unit_test(zero_on_free_gives_the_pages_of_long_blocks_back),
         cmocka_unit_test(zero_on_free_leaves_nothing_behind_realloc),
+        cmocka_unit_test(zero_on_free_lets_a_block_grow_by_moving_its_pages),
     };
     return cmocka_run_group_tests_name("hardening", tests, NULL, heap_is_sound);
 }
