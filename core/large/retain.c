@@ -150,7 +150,7 @@ void hak_retain_returned(size_t bytes, uint64_t now_ms) {
     }
     expire_cycle(now_ms);
     size_t before_bytes = hak_retain.dirty_bytes + bytes;
-    before_bytes -= hak_smaller(before_bytes, base_floor_bytes());
+    before_bytes -= hak_smaller(before_bytes, hak_large_policy.floor_bytes);
     if (before_bytes > hak_retain.peak_bytes) {
         hak_retain.peak_bytes = before_bytes;
     }

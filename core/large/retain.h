@@ -54,7 +54,7 @@ struct hak_retain {
     uint64_t touched_ms;     /* the last operation */
     size_t returned_bytes;   /* given back in the cycle that runs; 0: none runs */
     size_t fetched_bytes;    /* fetched again in it */
-    size_t peak_bytes;       /* dirty_bytes above the floor without proof, before the giving back */
+    size_t peak_bytes;       /* dirty_bytes before the giving back, above the floor's constant part */
     uint64_t returned_ms;    /* when memory was last given back */
     unsigned proofs;         /* cycles in a row that were fetched again in time */
     uint64_t over_since_ms;  /* when more than the floor was first found, 0: not now */
