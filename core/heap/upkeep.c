@@ -40,8 +40,7 @@ static bool look_after_ragged(struct heap *heap) {
     return is_time;
 }
 
-/* Whether proved cycles had raised the floor of large blocks, and something is above it now: that goes back.
- */
+/* Whether proved cycles had raised the floor of large blocks, and what is above it now went back. */
 static bool lower_large_floor(void) {
     return hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0 && hak_release_age(0);
 }
