@@ -58,10 +58,10 @@ static __attribute__((section(".bss.hak_first_table"))) _Atomic(struct heap *) h
 HAK_READ_MOSTLY static _Atomic uint32_t last_id;
 static struct heap *free_heaps;         /* under lock */
 static _Atomic uint32_t attached_count; /* written under lock */
-static _Atomic bool has_changed_hands;
-static bool is_started;        /* under lock */
-static bool has_exit_key;      /* under lock, const after start */
-static pthread_key_t exit_key; /* const after start */
+static _Atomic bool has_changed_hands;  /* a thread that had a heap has ended; alone in a child: not yet */
+static bool is_started;                 /* under lock */
+static bool has_exit_key;               /* under lock, const after start */
+static pthread_key_t exit_key;          /* const after start */
 
 /* Counts of heaps that were given back. Under lock. */
 static HAK_TABLE struct front_counts past_counts[HAK_CLASS_COUNT];

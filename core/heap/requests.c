@@ -103,8 +103,13 @@ static HAK_COLD void *stay(void *block, size_t old_bytes, size_t bytes, int save
     return block;
 }
 
+/* What stay() would put back: asked where the block is to be smaller alone, since that is a call. */
+static int errno_if_smaller(size_t old_bytes, size_t bytes) {
+    return bytes <= old_bytes ? errno : 0;
+}
+
 static void *move_block(const char *function, void *block, size_t old_bytes, size_t bytes) {
-    int saved_errno = errno;
+    int saved_errno = errno_if_smaller(old_bytes, bytes);
     void *moved = hak_alloc_gate(bytes);
     if (HAK_UNLIKELY(moved == NULL)) {
         return stay(block, old_bytes, bytes, saved_errno);
@@ -175,7 +180,7 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
 static HAK_NOINLINE void *move_own(const char *function, void *block, hak_header *header, size_t row,
                                    size_t bytes) {
     size_t usable_bytes = hak_class_block_bytes[row - HAK_HEADER_LIVE];
-    int saved_errno = errno;
+    int saved_errno = errno_if_smaller(usable_bytes, bytes);
     void *moved = hak_alloc_gate(bytes);
     if (HAK_UNLIKELY(moved == NULL)) {
         return stay(block, usable_bytes, bytes, saved_errno);

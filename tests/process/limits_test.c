@@ -9,6 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "memory/rss_kit.h"
 #include "support/child.h"
 #include "support/pattern.h"
 #include "support/target.h"
@@ -139,11 +140,7 @@ static int exhaust_the_map_table(void) {
 
 /* From here on so much more address space than now. */
 static void leave_room(size_t bytes) {
-    size_t pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fscanf(file, "%zu", &pages) == 1);
-    fclose(file);
-    rlim_t limit = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+    rlim_t limit = proc_bytes("/proc/self/status", "VmSize:") + bytes;
     CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
 }
 

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include "hakmem.h"
+#include "memory/rss_kit.h"
 #include "os/os.h"
 #include "support/child.h"
 #include "support/rng.h"
@@ -16,7 +17,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -115,11 +115,7 @@ static void locked_pages_are_not_moved_away(void **state) {
 }
 
 static size_t address_space_bytes(void) {
-    size_t pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fscanf(file, "%zu", &pages) == 1);
-    fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
+    return proc_bytes("/proc/self/status", "VmSize:");
 }
 
 /* As NumPy's: all but the first, partial page. */
