@@ -151,9 +151,6 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
-    if (change.purge_failed != 0 && s->is_in_dirty_list) {
-        hak_dirty_unlink(s); /* to the young end: others are asked first the next time */
-    }
     attach(s);
     note_sums();
 }

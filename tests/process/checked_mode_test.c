@@ -222,7 +222,6 @@ static void a_thread_may_ask_first_where_its_stack_is(void **state) {
     }
 }
 
-/* More address space than there is, once what waits in the quarantine has gone. */
 /* The kernel allows a process 65 530 of them, and a block between guard pages is two. */
 static void many_long_blocks_leave_mappings_to_the_program(void **state) {
     (void)state;
@@ -246,6 +245,7 @@ static void many_long_blocks_leave_mappings_to_the_program(void **state) {
     (void)malloc_trim(0);
 }
 
+/* More address space than there is, once what waits in the quarantine has gone. */
 static void memory_that_is_short_is_an_error_as_ever(void **state) {
     (void)state;
     assert_null(malloc((size_t)1 << 62));

@@ -131,7 +131,6 @@ static int read_behind_realloc(void) {
     return 0;
 }
 
-/* A long block is wiped by giving its pages back, which costs less than zeros. */
 static int grow_by_small_steps(void) {
     struct rusage before, after;
     char *block = NULL;
@@ -147,6 +146,7 @@ static int grow_by_small_steps(void) {
     return 0;
 }
 
+/* A long block is wiped by giving its pages back, which costs less than zeros. */
 static int free_a_long_block(void) {
     enum { PAGES = 128 };
     unsigned char is_resident[PAGES];

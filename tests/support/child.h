@@ -55,7 +55,7 @@ void assert_function_succeeds(int (*function)(void *context));
 
 /*
  * cmocka: the same for a part of this program that its main() knows by that argument: a process of its own,
- * in ordinary mode, with one setting of its environment.
+ * in ordinary mode, with one setting of its environment or, for NULL, with none.
  */
 void assert_part_succeeds(const char *part, const char *setting);
 
