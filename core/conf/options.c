@@ -14,6 +14,11 @@
 #define RETAIN_PARTS_OF_LIMIT 16u
 #define FLOOR_PARTS_OF_LIMIT  256u
 #define LRU_PARTS_OF_LIMIT    32u
+#define PINNED_PARTS_OF_LIMIT 64u
+#define PINNED_PAGE_SHIFT     12u
+
+#define PROCESSORS_OF_DEFAULTS 4u
+#define SCALE_MAX              16u
 
 /* Whether what the linker places for it is read-only when a constructor runs, in every kind of program. */
 #if defined(__GLIBC__)
@@ -39,6 +44,7 @@ __attribute__((section(".data.rel.ro.hak_options"))) struct hak_options hak_opti
     HAK_OPTION_TABLE(INITIAL_FLAG, INITIAL_NUMBER, INITIAL_LIST, INITIAL_CHOICE, INITIAL_PATH)
         /* clang-format on */
         .base_floor_kib = HAK_BASE_FLOOR_KIB,
+    .pinned_pages = HAK_PINNED_PAGES,
 };
 
 enum pass { PASS_PROFILE, PASS_SINGLE, PASS_LISTS, PASS_COUNT };
@@ -235,13 +241,30 @@ static HAK_AT_START char *const *first_setting(char *const *environment) {
     return NULL;
 }
 
-void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd) {
+static HAK_AT_START unsigned scale_of(unsigned processors) {
+    unsigned scale = processors / PROCESSORS_OF_DEFAULTS;
+    return scale < 1 ? 1 : scale < SCALE_MAX ? scale : SCALE_MAX;
+}
+
+/* Writes nothing where the defaults hold: the page may be read-only. */
+static HAK_AT_START void scale(struct hak_options *options, unsigned processors) {
+    unsigned times = scale_of(processors);
+    if (times != 1) {
+        options->retain_mb *= times;
+        options->pinned_pages *= times;
+    }
+}
+
+void hak_options_parse(struct hak_options *options, char *const *environment, unsigned processors,
+                       int warnings_fd) {
     char *const *first = first_setting(environment);
     if (first == NULL) {
+        scale(options, processors);
         return;
     }
     run_pass(PASS_PROFILE, options, first, warnings_fd);
     apply_profile(options);
+    scale(options, processors);
     run_pass(PASS_SINGLE, options, first, warnings_fd);
     spread_prewarm(options);
     run_pass(PASS_LISTS, options, first, warnings_fd);
@@ -252,11 +275,12 @@ static HAK_AT_START uint32_t within(uint32_t amount, uint64_t limit, unsigned pa
     return limit != 0 && amount > limit / parts ? (uint32_t)(limit / parts) : amount;
 }
 
-/* The three that a limit bounds. */
+/* Those that a limit bounds. */
 struct bounded {
     uint32_t retain_mb;
     uint32_t ss_lru_mb;
     uint32_t base_floor_kib;
+    uint32_t pinned_pages;
 };
 
 static HAK_AT_START struct bounded bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
@@ -264,6 +288,8 @@ static HAK_AT_START struct bounded bounded_by(const struct hak_options *options,
         .retain_mb = within(options->retain_mb, limit_bytes >> 20, RETAIN_PARTS_OF_LIMIT),
         .ss_lru_mb = within(options->ss_lru_mb, limit_bytes >> 20, LRU_PARTS_OF_LIMIT),
         .base_floor_kib = within(options->base_floor_kib, limit_bytes >> 10, FLOOR_PARTS_OF_LIMIT),
+        .pinned_pages =
+            within(options->pinned_pages, limit_bytes >> PINNED_PAGE_SHIFT, PINNED_PARTS_OF_LIMIT),
     };
 }
 
@@ -272,27 +298,28 @@ void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
     options->retain_mb = bounded.retain_mb;
     options->ss_lru_mb = bounded.ss_lru_mb;
     options->base_floor_kib = bounded.base_floor_kib;
+    options->pinned_pages = bounded.pinned_pages;
 }
 
 static HAK_AT_START bool is_bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
     struct bounded bounded = bounded_by(options, limit_bytes);
     return bounded.retain_mb != options->retain_mb || bounded.ss_lru_mb != options->ss_lru_mb ||
-           bounded.base_floor_kib != options->base_floor_kib;
+           bounded.base_floor_kib != options->base_floor_kib || bounded.pinned_pages != options->pinned_pages;
 }
 
 /*
  * The page stays as the loader has it when nothing is to be set, as nearly always: no system call, no copy of
  * it.
  */
-HAK_AT_START void hak_options_start(char *const *environment, uint64_t limit_bytes) {
+HAK_AT_START void hak_options_start(char *const *environment, uint64_t limit_bytes, unsigned processors) {
     char *const *first = hak_os_is_secure() ? NULL : first_setting(environment);
-    bool is_set = first != NULL || is_bounded_by(&hak_options, limit_bytes);
+    bool is_set = first != NULL || scale_of(processors) != 1 || is_bounded_by(&hak_options, limit_bytes);
     if (is_set) {
         if (hak_os_allow(&hak_options, sizeof hak_options) != 0) {
             hak_warn_options_closed(STDERR_FILENO);
             return;
         }
-        hak_options_parse(&hak_options, first, STDERR_FILENO);
+        hak_options_parse(&hak_options, first, processors, STDERR_FILENO);
         hak_options_bound(&hak_options, limit_bytes);
     }
     if (is_set || !HAK_LOADER_FREEZES) {

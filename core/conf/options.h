@@ -20,6 +20,7 @@
 #endif
 
 #define HAK_BASE_FLOOR_KIB 1024u /* where no container sets a limit */
+#define HAK_PINNED_PAGES   1536u /* on four processors */
 
 #define HAK_OPTION_PATH_BYTES 1024u /* with the terminating zero */
 
@@ -33,30 +34,34 @@
 struct hak_options {
     HAK_OPTION_TABLE(HAK_OPTION_FLAG_FIELD, HAK_OPTION_NUMBER_FIELD, HAK_OPTION_LIST_FIELD,
                      HAK_OPTION_CHOICE_FIELD, HAK_OPTION_PATH_FIELD)
-    uint32_t
-        base_floor_kib; /* no row: of free memory that may always stay, of slabs and of large blocks each */
+    /* These have no row. */
+    uint32_t base_floor_kib; /* of free memory that may always stay, of slabs and of large blocks each */
+    uint32_t pinned_pages;   /* of 4 KiB, that foreign blocks in caches may pin in all (heap/homeward.h) */
 } __attribute__((aligned(HAK_OPTIONS_ALIGN_BYTES)));
 
 extern struct hak_options hak_options;
 
 /*
- * Sets hak_options from the HAKMEM_ names of an environment vector (NULL: none) and bounds them, as below, by
- * the container's memory limit. Unknown names and bad values get one line each on stderr and change nothing.
- * Under AT_SECURE the environment is left alone. Once, while there is one thread; they are read-only for good
- * then.
+ * Sets hak_options from the HAKMEM_ names of an environment vector (NULL: none), with defaults for so many
+ * processors, and bounds them, as below, by the container's memory limit. Unknown names and bad values get
+ * one line each on stderr and change nothing. Under AT_SECURE the environment is left alone. Once, while
+ * there is one thread; they are read-only for good then.
  */
-void hak_options_start(char *const *environment, uint64_t limit_bytes);
+void hak_options_start(char *const *environment, uint64_t limit_bytes, unsigned processors);
 
 /*
  * The settings of an environment into any struct that holds the defaults, with warnings to any descriptor,
- * AT_SECURE or not.
+ * AT_SECURE or not. The defaults are those for so many processors: what threads keep because they will want
+ * it again, proved cycles and pinned pages, goes with how many of them run at a time. The table has it for up
+ * to seven; it is twice as much from eight on, three times from twelve, at most 16 times.
  */
-void hak_options_parse(struct hak_options *options, char *const *environment, int warnings_fd);
+void hak_options_parse(struct hak_options *options, char *const *environment, unsigned processors,
+                       int warnings_fd);
 
 /*
  * Bounds what may be kept free by the container's memory limit (0: none): proved cycles keep at most a
- * sixteenth of it, empty SuperSlabs a thirty-second, and what may always stay is a 128th, half of it for
- * slabs and half for large blocks.
+ * sixteenth of it, empty SuperSlabs a thirty-second, foreign blocks in caches pin a 64th, and what may always
+ * stay is a 128th, half of it for slabs and half for large blocks.
  */
 void hak_options_bound(struct hak_options *options, uint64_t limit_bytes);
 

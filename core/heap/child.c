@@ -56,8 +56,8 @@ void hak_child_begin(void) {
     }
     hak_heap_abandon_others(hak_tls.heap);
     hak_checked_child_begin();
-    for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
-        hak_slab_list_forget(&hak_orphans[i]);
+    for (unsigned i = 0; i < hak_orphan_lists(); i++) {
+        hak_slab_list_forget(hak_orphans_at(i));
     }
     hak_atomic_store_relaxed(&hak_child_waits, true); /* relaxed: the child has one thread */
 }

@@ -109,6 +109,7 @@ static bool enter_heap(struct heap *heap) {
         set_attached_locked(heap, true);
         hak_atomic_store_release(&heaps[id], heap); /* pairs with the load in hak_heap_by_id() */
         hak_atomic_store_relaxed(&last_id, id);     /* relaxed: see hak_heap_last_id() */
+        hak_orphans_note_heaps(id);
     }
     hak_lock_release(&hak_heaps_lock);
     return has_room;
@@ -159,7 +160,7 @@ static void fold_counters_locked(struct heap *heap) {
             heap->classes[c].has_begun = false;
             heap->classes[c].misses_in_row = 0;
             heap->classes[c].refills_in_row = 0;
-            hak_supply_set_exports(heap, c, false);
+            hak_supply_note_spill(heap, c);
         }
     }
 }

@@ -51,9 +51,10 @@ struct class_state {
     uint8_t warm_count;                    /* slabs in `warm` */
     uint8_t heat;                          /* operations on this class while cold */
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
-    bool is_used;                          /* anything here needs flushing at exit */
-    bool exports;                          /* what is allocated here others free: see supply.h */
-    bool has_begun;                        /* a new slab was taken for this thread */
+    uint8_t refills_alone;                 /* in a row, between which the thread sent no block home */
+    bool is_used : 1;                      /* anything here needs flushing at exit */
+    bool exports : 1;                      /* what is allocated here others free: see supply.h */
+    bool has_begun : 1;                    /* a new slab was taken for this thread */
     struct class_width width;
     struct front_counters counters;
 };
@@ -100,7 +101,8 @@ struct heap {
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
     struct heap *next_free;    /* under the heaps lock */
     _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */
-    struct slab_list remote;   /* slabs of this heap that were full and got frees from other threads */
+    _Alignas(HAK_CACHE_LINE_BYTES) /* a line that others write */
+        struct slab_list remote;   /* slabs of this heap that were full and got frees from other threads */
     _Atomic uint64_t remote_waits_since_ms;   /* 0 unless others have seen it wait: see sleepers.h */
     _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
     uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */

@@ -10,7 +10,6 @@
 #define BATCH_BLOCKS     128u
 #define BATCH_IN_DEBT    4u    /* while memory is being given back: each block may be the last of its slab */
 #define UNCOUNTED_BLOCKS 4096u /* of all threads, which may all sleep then */
-#define PINNED_PAGES     1536u /* of all threads, of 4 KiB, below what caches hold of larger blocks */
 #define REFUSALS         32u   /* blocks that go home before what is pinned is counted again */
 
 /* Bytes of blocks that may be uncounted, by profile: they may be all that keeps their slabs from retiring. */
@@ -61,6 +60,7 @@ HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, u
     struct homeward *homeward = &heap->homeward;
     unsigned slot = hak_tally_slot(block);
     heap->classes[class_idx].is_used = true;
+    heap->classes[class_idx].refills_alone = 0;
     if (homeward->tally.used == 0) {
         homeward->count_max = batch_blocks();
     }
@@ -89,7 +89,7 @@ HAK_NOINLINE bool hak_homeward_may_pin(struct heap *heap, int32_t pages) {
         homeward->refusals_left--;
         return false;
     }
-    int32_t left = (int32_t)share_of(PINNED_PAGES) - pinned_pages(heap) - pages;
+    int32_t left = (int32_t)share_of(hak_options.pinned_pages) - pinned_pages(heap) - pages;
     if (left < 0) {
         homeward->refusals_left = REFUSALS;
         return false;

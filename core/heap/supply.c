@@ -23,7 +23,7 @@
 
 HAK_CONTENDED static _Atomic unsigned exporters[HAK_CLASS_COUNT]; /* heaps in which the class exports */
 
-void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports) {
+static void set_exports(struct heap *heap, unsigned class_idx, bool exports) {
     struct class_state *state = &heap->classes[class_idx];
     if (state->exports != exports) {
         state->exports = exports;
@@ -37,12 +37,46 @@ bool hak_supply_shares(const struct heap *heap, unsigned class_idx) {
            hak_atomic_load_relaxed(&exporters[class_idx]) > 1; /* relaxed: as above */
 }
 
+void hak_supply_note_refill(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    state->refills_alone += state->refills_alone != UINT8_MAX;
+}
+
+void hak_supply_note_spill(struct heap *heap, unsigned class_idx) {
+    heap->classes[class_idx].refills_alone = 0;
+    set_exports(heap, class_idx, false);
+}
+
 /* If others freed blocks of this leased slab, and this thread has long freed none, the class exports from now
  * on. */
 static void note_foreign_frees(struct heap *heap, unsigned class_idx, const struct slab *slab) {
     if (heap->classes[class_idx].refills_in_row >= ROW_TO_EXPORT && hak_slab_has_foreign_frees(slab)) {
-        hak_supply_set_exports(heap, class_idx, true);
+        set_exports(heap, class_idx, true);
     }
+}
+
+/* Whether the thread produces only: it sends no blocks of the class home either. */
+static bool produces_only(const struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    return state->exports && state->refills_alone >= ROW_TO_EXPORT;
+}
+
+/*
+ * Whether this thread's frees of what it takes from the orphan are to stay with it. Where the class exports
+ * and others have most of the slab, a tag of this thread's would send theirs home, for somebody else to take
+ * and to tag: threads would then mix their blocks more and more. As it is, blocks stay with the one that has
+ * most.
+ */
+static bool is_to_adopt(const struct heap *heap, unsigned class_idx, const struct slab *slab) {
+    if (!heap->classes[class_idx].exports) {
+        return true;
+    }
+    return !produces_only(heap, class_idx) && 2 * hak_slab_used_blocks(slab) <= slab->capacity_blocks;
+}
+
+/* An orphan of the class, leased; NULL if there is none. */
+static struct slab *lease_orphan(struct heap *heap, unsigned class_idx) {
+    return hak_orphans_pop(class_idx, heap->id, produces_only(heap, class_idx));
 }
 
 bool hak_warm_push(struct heap *heap, struct slab *slab) {
@@ -156,13 +190,13 @@ static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
  * of memory.
  */
 static struct slab *lease_from_pool(struct heap *heap, unsigned class_idx, bool may_be_new) {
-    struct slab *slab = hak_orphans_pop(class_idx, heap->id);
+    struct slab *slab = lease_orphan(heap, class_idx);
     if (slab == NULL && may_be_new && hak_sleepers_hand_on(heap)) {
-        slab = hak_orphans_pop(class_idx, heap->id);
+        slab = lease_orphan(heap, class_idx);
     }
     if (slab != NULL) {
         note_foreign_frees(heap, class_idx, slab);
-        if (!heap->classes[class_idx].exports) {
+        if (is_to_adopt(heap, class_idx, slab)) {
             hak_slab_adopt(slab, heap->id);
         }
         HAK_COUNT(&heap->classes[class_idx].counters, pool_adoptions, 1);

@@ -9,8 +9,9 @@
  * the blocks come back from other threads. What it has exhausted is then nobody's and goes to the orphans, of
  * which the fuller ones are taken first. Where a class exports in two threads or more these share its slabs:
  * also what is not exhausted goes there after each refill, so that producers that take turns hold two slabs
- * together (see slab/orphans.h) instead of one each. The registry's tags stay as they are meanwhile. It ends
- * with the first spill.
+ * together (see slab/orphans.h) instead of one each. It ends with the first spill. The registry's tags stay
+ * as they are meanwhile, unless the thread sends blocks of the class home itself and takes most of a slab: it
+ * will free some of these, too, and those are its own then.
  */
 #ifndef HAK_HEAP_SUPPLY_H
 #define HAK_HEAP_SUPPLY_H
@@ -26,8 +27,11 @@ unsigned hak_supply_take_any(struct heap *heap, unsigned class_idx, struct block
 /* One block, likewise, for a class without a cache; false when out of memory. */
 bool hak_supply_take_cold(struct heap *heap, unsigned class_idx, struct block_ref *ref);
 
-/* Begins or ends that a class exports in a heap. */
-void hak_supply_set_exports(struct heap *heap, unsigned class_idx, bool exports);
+/* The class's cache was empty and is about to be refilled. */
+void hak_supply_note_refill(struct heap *heap, unsigned class_idx);
+
+/* The class's cache was full and is about to spill: it exports no longer. */
+void hak_supply_note_spill(struct heap *heap, unsigned class_idx);
 
 /* Whether the class exports in this heap and in others. */
 bool hak_supply_shares(const struct heap *heap, unsigned class_idx);

@@ -126,6 +126,7 @@ static void adapt_refill(struct heap *heap, unsigned class_idx) {
     if (state->refills_in_row < UINT16_MAX) {
         state->refills_in_row++;
     }
+    hak_supply_note_refill(heap, class_idx);
     if (state->exports) {
         adapt_to_export(heap, class_idx);
         return;
@@ -223,7 +224,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
         hak_width_note_swing(heap, class_idx);
     }
     state->refills_in_row = 0;
-    hak_supply_set_exports(heap, class_idx, false);
+    hak_supply_note_spill(heap, class_idx);
     if (is_ping_pong && !heap->row.is_ending && grow(heap, class_idx)) {
         return;
     }

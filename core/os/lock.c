@@ -100,7 +100,7 @@ void hak_lock_fork_reset(struct hak_lock *lock) {
 }
 
 bool hak_lock_is_free(struct hak_lock *lock) {
-    return hak_atomic_load_relaxed(&lock->state) == STATE_FREE; /* relaxed: the process has one thread */
+    return hak_atomic_load_relaxed(&lock->state) == STATE_FREE; /* relaxed: a hint */
 }
 
 void hak_lock_fork_begin(void) {

@@ -52,7 +52,7 @@ void hak_lock_fork_take(struct hak_lock *lock);
 void hak_lock_fork_give(struct hak_lock *lock);
 void hak_lock_fork_reset(struct hak_lock *lock);
 
-/* Whether nobody holds the lock, for the only thread of a process. */
+/* Whether nobody holds the lock: a hint, but for the only thread of a process. */
 bool hak_lock_is_free(struct hak_lock *lock);
 
 /* Called by the forking thread with every lock held; until fork_end it passes through all locks. */

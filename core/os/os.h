@@ -143,6 +143,9 @@ uint64_t hak_os_process_id(void);
 /* For the constructor: the first `bytes` bytes of a file, or all it has. Returns 0 or an errno value. */
 int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_bytes);
 
+/* For the constructor: processors that the process may run on, at least 1. */
+unsigned hak_os_processors(void);
+
 /* Sleeps while *word == expected; may wake without cause. */
 void hak_os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
 

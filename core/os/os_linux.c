@@ -26,6 +26,7 @@
 
 #define DEFAULT_PAGE_BYTES 4096u
 #define FROM_KERNEL_BYTES  16u /* behind AT_RANDOM */
+#define PROCESSORS_MAX     1024u
 
 #define REPORT_FLAGS     (O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK)
 #define REPORT_MODE      0644
@@ -48,6 +49,22 @@ unsigned hak_os_find_page_shift(void) {
     unsigned shift = hak_log2(bytes != 0 ? bytes : DEFAULT_PAGE_BYTES);
     hak_atomic_store_relaxed(&hak_os_known_page_shift, (uint8_t)shift); /* relaxed: as where it is read */
     return shift;
+}
+
+/* The C library's wrapper for it lies on pages that few programs need. */
+HAK_AT_START unsigned hak_os_processors(void) {
+    int saved = errno;
+    uint64_t mask[PROCESSORS_MAX / 64];
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    errno = saved;
+    if (bytes <= 0) {
+        return PROCESSORS_MAX; /* a kernel for more than there is room for says nothing */
+    }
+    unsigned processors = 0;
+    for (size_t i = 0; i < (size_t)bytes / sizeof mask[0]; i++) {
+        processors += hak_popcount64(mask[i]);
+    }
+    return processors != 0 ? processors : 1;
 }
 
 static bool read_clock(clockid_t clock, struct timespec *now) {

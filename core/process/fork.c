@@ -48,8 +48,8 @@ static uint32_t locked_heaps;
 
 /* Every lock above the heaps lock, in rank order. */
 static void for_each_higher_lock(void (*action)(struct hak_lock *), uint32_t last_heap) {
-    for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
-        action(&hak_orphans[i].lock);
+    for (unsigned i = 0; i < hak_orphan_lists(); i++) {
+        action(&hak_orphans_at(i)->lock);
     }
     for (uint32_t id = 1; id <= last_heap; id++) {
         struct heap *heap = hak_heap_by_id(id);

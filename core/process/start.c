@@ -28,7 +28,7 @@ static bool needs_metering(void) {
 
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
     (void)hak_os_find_page_shift();
-    hak_options_start(environ, hak_cgroup_limit_bytes(""));
+    hak_options_start(environ, hak_cgroup_limit_bytes(""), hak_os_processors());
     if (hak_options.base_floor_kib <
         HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */
         hak_retain_bound_floor((size_t)hak_options.base_floor_kib * 1024);

@@ -157,8 +157,8 @@ static const char *check_own_caches(struct heap *heap) {
 }
 
 static const char *check_lists(void) {
-    for (unsigned i = 0; i < HAK_ORPHAN_LISTS; i++) {
-        if (!hak_slab_list_is_sound(&hak_orphans[i])) {
+    for (unsigned i = 0; i < hak_orphan_lists(); i++) {
+        if (!hak_slab_list_is_sound(hak_orphans_at(i))) {
             return "orphans: a list's links or count are wrong";
         }
     }

@@ -4,8 +4,56 @@
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
 
-HAK_CONTENDED struct slab_list hak_orphans[HAK_ORPHAN_LISTS] = {
-    [0 ... HAK_ORPHAN_LISTS - 1] = {.lock = HAK_LOCK_INIT(HAK_RANK_SLAB_LIST), .is_open = true}};
+#define LISTS_OF_ALL (2 * HAK_CLASS_COUNT) /* the sparse ones and side 0, which every process has, */
+#define LISTS_OF_MANY                                                                                        \
+    ((HAK_ORPHAN_SIDES_MAX - 1) * HAK_CLASS_COUNT) /* and those that threads bring along                     \
+                                                    */
+
+HAK_CONTENDED static struct slab_list lists_of_all[LISTS_OF_ALL] = {
+    [0 ... LISTS_OF_ALL - 1] = {.lock = HAK_LOCK_INIT(HAK_RANK_SLAB_LIST), .is_open = true}};
+static _Alignas(HAK_CACHE_LINE_BYTES) struct slab_list lists_of_many[LISTS_OF_MANY];
+
+_Static_assert(HAK_CLASS_COUNT * sizeof(struct slab_list) % HAK_CACHE_LINE_BYTES == 0,
+               "no line is of two sides: threads of one would wait for those of the other");
+
+HAK_READ_MOSTLY _Atomic unsigned hak_orphan_sides_now = 1;
+
+HAK_READ_MOSTLY static _Atomic unsigned groups_now = HAK_ORPHAN_GROUPS_MIN;
+
+_Static_assert((HAK_ORPHAN_SIDES_MAX & (HAK_ORPHAN_SIDES_MAX - 1)) == 0, "a heap's side is its lowest bits");
+_Static_assert((HAK_ORPHAN_GROUPS_MIN & (HAK_ORPHAN_GROUPS_MIN - 1)) == 0,
+               "and its group the lowest of these");
+
+struct slab_list *hak_orphans_at(unsigned list_idx) {
+    return list_idx < LISTS_OF_ALL ? &lists_of_all[list_idx] : &lists_of_many[list_idx - LISTS_OF_ALL];
+}
+
+static void open_lists(unsigned first, unsigned end) {
+    for (unsigned i = first; i < end; i++) {
+        hak_orphans_at(i)->lock.rank = HAK_RANK_SLAB_LIST;
+        hak_orphans_at(i)->is_open = true;
+    }
+}
+
+void hak_orphans_note_heaps(uint32_t heaps) {
+    unsigned before = hak_orphan_sides();
+    unsigned sides = before;
+    while (sides < heaps && sides < HAK_ORPHAN_SIDES_MAX) {
+        sides *= 2;
+    }
+    if (sides != before) {
+        open_lists((before + 1) * HAK_CLASS_COUNT, (sides + 1) * HAK_CLASS_COUNT);
+        /* release: pairs with the acquire in hak_orphan_sides(): who sees the lists finds them open */
+        hak_atomic_store_release(&hak_orphan_sides_now, sides);
+    }
+}
+
+static HAK_COLD void double_groups(struct slab_list *list) {
+    unsigned groups = hak_atomic_load_relaxed(&groups_now); /* relaxed: an order of looking, here and below */
+    if (groups < HAK_ORPHAN_SIDES_MAX && hak_slab_list_tell_crowded(list)) {
+        hak_atomic_store_relaxed(&groups_now, 2 * groups); /* relaxed: as above */
+    }
+}
 
 static enum hak_slab_event push(struct slab_list *list, struct slab *slab) {
     enum hak_slab_event event = HAK_EVENT_NONE;
@@ -15,19 +63,41 @@ static enum hak_slab_event push(struct slab_list *list, struct slab *slab) {
 
 enum hak_slab_event hak_orphans_push(struct slab *slab) {
     unsigned tag = hak_word_tag(hak_registry_word((const void *)slab->base));
-    return push(hak_orphans_of(slab->class_idx, tag), slab);
+    return push(hak_orphans_of(slab->class_idx, hak_orphan_side_of(tag)), slab);
 }
 
 enum hak_slab_event hak_sparse_push(struct slab *slab) {
     return push(hak_sparse_of(slab->class_idx), slab);
 }
 
-struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id) {
+/* The side that comes so many steps after the first one, for a heap, if sides with the same lowest bits are a
+ * group. */
+static unsigned side_after(uint32_t heap_id, unsigned steps, unsigned sides, unsigned groups) {
+    unsigned members = sides / groups;
+    return ((heap_id + steps / members) & (groups - 1)) + steps % members * groups;
+}
+
+struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id, bool produces_only) {
+    unsigned sides = hak_orphan_sides();
+    unsigned groups = hak_atomic_load_relaxed(&groups_now); /* relaxed: as in double_groups() */
+    groups = produces_only && groups < sides ? groups : sides;
     struct slab *slab = NULL;
-    for (unsigned i = 0; i < HAK_ORPHAN_SIDES && slab == NULL; i++) {
-        slab = hak_slab_list_pop(hak_orphans_of(class_idx, heap_id + i));
+    for (unsigned i = 0; i < sides && slab == NULL; i++) {
+        struct slab_list *list = hak_orphans_of(class_idx, side_after(heap_id, i, sides, groups));
+        slab = hak_slab_list_pop(list);
+        if (HAK_UNLIKELY(hak_slab_list_is_crowded(list))) {
+            double_groups(list);
+        }
     }
     return slab != NULL ? slab : hak_slab_list_pop(hak_sparse_of(class_idx));
+}
+
+bool hak_orphans_look_empty(unsigned class_idx) {
+    bool is_empty = hak_slab_list_looks_empty(hak_sparse_of(class_idx));
+    for (unsigned side = 0; side < hak_orphan_sides() && is_empty; side++) {
+        is_empty = hak_slab_list_looks_empty(hak_orphans_of(class_idx, side));
+    }
+    return is_empty;
 }
 
 bool hak_orphans_below(unsigned class_idx) {

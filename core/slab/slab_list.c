@@ -3,15 +3,40 @@
  */
 #include "slab/slab_list.h"
 #include "base/assert.h"
+#include "base/bits.h"
 #include "slab/slab_word.h"
 
 /* How many slabs a pop looks at for the fullest one. */
 #define POP_LOOK_MAX 4u
 
+#define WAIT_WEIGHT  8u
+#define CROWDING_MAX (2 * HAK_CROWDED) /* it is soon forgotten */
+
 static void set_count(struct slab_list *list, size_t change) {
     /* relaxed: a hint for hak_slab_list_looks_empty(), written under the lock */
     size_t count = hak_atomic_load_relaxed(&list->count);
     hak_atomic_store_relaxed(&list->count, count + change); /* relaxed: as above */
+}
+
+/* Takes the lock, and notes whether it had to be waited for: that counts as eight times that it had not. */
+static void acquire(struct slab_list *list) {
+    bool has_waited = !hak_lock_is_free(&list->lock);
+    hak_lock_acquire(&list->lock);
+    unsigned crowding = hak_atomic_load_relaxed(&list->crowding); /* relaxed: written under the lock */
+    if (HAK_UNLIKELY(has_waited || crowding != 0)) {
+        crowding = has_waited ? (unsigned)hak_smaller(crowding + WAIT_WEIGHT, CROWDING_MAX) : crowding - 1;
+        hak_atomic_store_relaxed(&list->crowding, (uint16_t)crowding); /* relaxed: as above */
+    }
+}
+
+bool hak_slab_list_tell_crowded(struct slab_list *list) {
+    hak_lock_acquire(&list->lock);
+    bool is_crowded = hak_slab_list_is_crowded(list);
+    if (is_crowded) {
+        hak_atomic_store_relaxed(&list->crowding, (uint16_t)0); /* relaxed: as in acquire() */
+    }
+    hak_lock_release(&list->lock);
+    return is_crowded;
 }
 
 static void link_locked(struct slab_list *list, struct slab *slab) {
@@ -77,7 +102,7 @@ static bool listed_to_leased(struct slab *slab) {
 
 bool hak_slab_list_push(struct slab_list *list, struct slab *slab, uint32_t owner,
                         enum hak_slab_event *event) {
-    hak_lock_acquire(&list->lock);
+    acquire(list);
     bool is_open = list->is_open;
     if (is_open) {
         link_locked(list, slab);
@@ -114,7 +139,7 @@ struct slab *hak_slab_list_pop(struct slab_list *list) {
     if (hak_slab_list_looks_empty(list)) {
         return NULL;
     }
-    hak_lock_acquire(&list->lock);
+    acquire(list);
     struct slab *slab;
     do {
         slab = choose_locked(list);
@@ -133,7 +158,7 @@ void hak_slab_list_unlink(struct slab *slab) {
     if (list == NULL) {
         return;
     }
-    hak_lock_acquire(&list->lock);
+    acquire(list);
     if (hak_atomic_load_relaxed(&slab->list) == list) { /* relaxed: written under the lock that is held */
         unlink_locked(list, slab);
     }

@@ -11,11 +11,15 @@
 #include "os/lock.h"
 #include "slab/slab.h"
 
+/* Of a list's crowding: more than one operation in nine has waited, for a while. */
+#define HAK_CROWDED 256u
+
 struct slab_list {
     struct hak_lock lock;
-    bool is_open;         /* under lock: a closed list refuses slabs */
-    struct slab *head;    /* under lock: most recently listed */
-    _Atomic size_t count; /* written under lock; read anywhere as a hint */
+    bool is_open;              /* under lock: a closed list refuses slabs */
+    _Atomic uint16_t crowding; /* written under lock: how often, of late, somebody else had it */
+    struct slab *head;         /* under lock: most recently listed */
+    _Atomic size_t count;      /* written under lock; read anywhere as a hint */
 };
 
 /*
@@ -42,6 +46,14 @@ void hak_slab_list_forget(struct slab_list *list);
 
 /* Whether the links, the slabs' own notes and the count agree. Takes the lock. */
 HAK_COLD bool hak_slab_list_is_sound(struct slab_list *list);
+
+/* Whether threads have found its lock taken too often, of late. */
+HAK_INLINE bool hak_slab_list_is_crowded(struct slab_list *list) {
+    return hak_atomic_load_relaxed(&list->crowding) >= HAK_CROWDED; /* relaxed: a hint */
+}
+
+/* Whether it is, and nobody has been told so before. */
+HAK_COLD bool hak_slab_list_tell_crowded(struct slab_list *list);
 
 /* Whether there was a slab in it a moment ago. */
 HAK_INLINE bool hak_slab_list_looks_empty(struct slab_list *list) {

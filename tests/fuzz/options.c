@@ -262,7 +262,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         make_names();
         check_help();
         char *nothing = NULL;
-        hak_options_parse(&hak_options, &nothing, 2); /* writes nothing: the page is read-only */
+        hak_options_parse(&hak_options, &nothing, 1, 2); /* writes nothing: the page is read-only */
         for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
             const struct hak_option_row *row = &hak_option_rows[i];
             for (unsigned k = 0;
@@ -279,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memcpy(&expected, &defaults, sizeof expected);
     set_environment((const char *)data, bytes);
     kernel_capture(said, sizeof said);
-    hak_options_parse(&read, environment, 2);
+    hak_options_parse(&read, environment, 1, 2);
     kernel_capture(NULL, 0);
 
     unread = said;

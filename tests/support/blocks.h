@@ -28,7 +28,7 @@ static inline void blocks_free(void *const *blocks, size_t count) {
 /* Orphans of the class that has blocks of that size, sparse ones not counted. */
 static inline size_t blocks_orphaned_slabs(size_t bytes) {
     size_t slabs = 0;
-    for (unsigned side = 0; side < HAK_ORPHAN_SIDES; side++) {
+    for (unsigned side = 0; side < hak_orphan_sides(); side++) {
         /* relaxed: nobody else works */
         slabs += hak_atomic_load_relaxed(&hak_orphans_of(hak_class_of(bytes), side)->count);
     }

@@ -113,6 +113,7 @@ static void it_bounds_what_is_kept(void **state) {
     assert_int_equal(options.retain_mb, 8);
     assert_int_equal(options.ss_lru_mb, 4);
     assert_int_equal(options.base_floor_kib, 512);
+    assert_int_equal(options.pinned_pages, 128 * MIB / 4096 / 64);
     options = hak_options;
     hak_options_bound(&options, 960 * MIB);
     assert_int_equal(options.retain_mb, 60);

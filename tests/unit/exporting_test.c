@@ -1,6 +1,7 @@
 /*
  * exporting_test.c - classes of which a thread only allocates while others free: what makes a class export,
- * what ends that, and that producers who take turns share slabs.
+ * what ends that, and that producers who take turns share slabs. And threads that take over what others have
+ * allocated.
  *
  * Producers work one at a time, each step in its own thread; the main thread frees what they made.
  */
@@ -72,7 +73,7 @@ static void grow_and_free_all(void) {
 /* Whether each block of the last turn lies in a slab of that producer's side. */
 static bool are_of_side(const struct producer *producer) {
     for (unsigned i = 0; i < BLOCKS; i++) {
-        if ((hak_word_tag(hak_registry_word(blocks[i])) ^ producer->heap->id) % HAK_ORPHAN_SIDES != 0) {
+        if (hak_orphan_side_of(hak_word_tag(hak_registry_word(blocks[i])) ^ producer->heap->id) != 0) {
             return false;
         }
     }
@@ -190,7 +191,8 @@ static void producers_take_from_slabs_of_their_own_side_first(void **state) {
     (void)state;
     start(&producers[0]);
     start(&producers[1]);
-    assert_int_not_equal(producers[0].heap->id % HAK_ORPHAN_SIDES, producers[1].heap->id % HAK_ORPHAN_SIDES);
+    assert_int_not_equal(hak_orphan_side_of(producers[0].heap->id),
+                         hak_orphan_side_of(producers[1].heap->id));
     for (unsigned i = 0; i < 2 * TURNS; i++) {
         take_turn(&producers[i % 2]);
     }
@@ -205,6 +207,80 @@ static void producers_take_from_slabs_of_their_own_side_first(void **state) {
     end(&producers[1]);
 }
 
+#define TAKERS      24u
+#define TAKEN_OVER  2000u /* blocks that each has */
+#define TAKEN_BYTES 64u   /* which go home when they are freed */
+#define PART        100u  /* of a turn */
+#define TIMES       4u    /* that each block is replaced before the next thread takes it over */
+#define GENERATIONS 6u
+
+static struct producer takers[TAKERS];
+static void *taken_over[TAKERS][TAKEN_OVER];
+static unsigned taker; /* whose turn it is */
+static unsigned generation;
+static size_t next_of_taker;
+
+static void fill(void) {
+    blocks_take(taken_over[taker], TAKEN_OVER, TAKEN_BYTES);
+}
+
+static void replace_part(void) {
+    for (unsigned i = 0; i < PART; i++) {
+        size_t at = (next_of_taker + i * (size_t)7919) % TAKEN_OVER;
+        void **place = &taken_over[(taker + generation) % TAKERS][at];
+        hak_free(*place);
+        *place = hak_malloc(TAKEN_BYTES);
+        CHECK(*place != NULL);
+    }
+}
+
+static void free_taken_over(void) {
+    blocks_free(taken_over[taker], TAKEN_OVER);
+}
+
+static uint64_t remote_frees_now(void) {
+    uint64_t sum = 0;
+    for (unsigned t = 0; t < TAKERS; t++) {
+        sum += takers[t].heap->classes[hak_class_of(TAKEN_BYTES)].counters.remote_frees;
+    }
+    return sum;
+}
+
+static void each_taker(void (*work)(void)) {
+    for (taker = 0; taker < TAKERS; taker++) {
+        let_work(&takers[taker], work);
+    }
+}
+
+/* Each has its turn until all of its blocks were replaced so many times. */
+static void replace_all(void) {
+    for (next_of_taker = 0; next_of_taker < TIMES * TAKEN_OVER; next_of_taker += PART) {
+        each_taker(replace_part);
+    }
+}
+
+/*
+ * As servers do whose requests outlive the thread that took them. A block that was taken over is another
+ * thread's once; beyond that few are, though the class exports.
+ */
+static void threads_that_take_blocks_over_do_not_mix_them_for_good(void **state) {
+    (void)state;
+    for (unsigned t = 0; t < TAKERS; t++) {
+        start(&takers[t]);
+    }
+    each_taker(fill);
+    uint64_t before = 0;
+    for (generation = 1; generation <= GENERATIONS; generation++) {
+        before = remote_frees_now();
+        replace_all();
+    }
+    assert_in_range(remote_frees_now() - before, 0, 2 * TAKERS * TAKEN_OVER);
+    each_taker(free_taken_over);
+    for (unsigned t = 0; t < TAKERS; t++) {
+        end(&takers[t]);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
 
 int main(void) {
@@ -213,6 +289,7 @@ int main(void) {
         TEST(a_thread_that_frees_its_own_blocks_exports_nothing),
         TEST(producers_that_take_turns_share_slabs),
         TEST(producers_take_from_slabs_of_their_own_side_first),
+        TEST(threads_that_take_blocks_over_do_not_mix_them_for_good),
         /* the last, since it leaves slabs that the others would take from */
         TEST(nor_one_that_fills_the_holes_of_slabs_that_were_its_own),
     };

@@ -555,7 +555,6 @@ static void small_blocks_of_a_row_do_not_count(void **state) {
 #define LARGER_CLASSES HAK_CLASS_COUNT /* at most */
 #define EACH_CLASS     60u
 #define HOLDERS        30u
-#define PINNED_OF_ALL  1536u /* pages of 4 KiB */
 
 static void *hold_a_heap(void *barrier);
 static void *of_classes[LARGER_CLASSES][EACH_CLASS];
@@ -572,7 +571,7 @@ static unsigned pinned_pages(struct heap *heap) {
 static void *free_some_of_all_classes(void *unused) {
     (void)unused;
     struct heap *heap = hak_heap_attach();
-    unsigned share = PINNED_OF_ALL / hak_heap_attached_count();
+    unsigned share = hak_options.pinned_pages / hak_heap_attached_count();
     unsigned first = first_larger_class();
     for (unsigned c = first; c < HAK_CLASS_COUNT; c++) {
         CHECK(hak_cache_make_hot(heap, c, 1000));

@@ -20,8 +20,10 @@
 #include <cmocka.h>
 
 #define SAID_BYTES_MAX 4096
+#define RETAIN_MB      64
 
 static struct hak_options options;
+static unsigned processors = 1;
 static char said[SAID_BYTES_MAX];
 
 /* Parses an environment of up to three entries into `options`, fresh defaults, and keeps what was said. */
@@ -31,7 +33,9 @@ static void parse(const char *first, const char *second, const char *third) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     memcpy(&options, defaults, sizeof options);
-    hak_options_parse(&options, environment, ends[1]);
+    options.retain_mb = RETAIN_MB; /* as the table has it, however many processors there are here */
+    options.pinned_pages = HAK_PINNED_PAGES;
+    hak_options_parse(&options, environment, processors, ends[1]);
     assert_int_equal(close(ends[1]), 0);
     ssize_t bytes = read(ends[0], said, sizeof said - 1);
     assert_true(bytes >= 0);
@@ -44,7 +48,7 @@ static void test_defaults_stand_before_anything_ran(void **state) {
     assert_int_equal(hak_options.ss_lru_count, 4);
     assert_int_equal(hak_options.ss_lru_mb, 8);
     assert_int_equal(hak_options.ss_lru_ms, 1000);
-    assert_int_equal(hak_options.retain_mb, 64);
+    assert_int_equal(hak_options.retain_mb % RETAIN_MB, 0); /* times what the processors are worth */
     assert_int_equal(hak_options.tiny_profile, HAK_PROFILE_DEFAULT);
     assert_int_equal(hak_options.deepbind, HAK_DEEPBIND_CLEAR);
     assert_int_equal(hak_options.tiny_prewarm_blocks[42], 0);
@@ -149,6 +153,27 @@ static void test_a_profile_sets_defaults_and_explicit_settings_win(void **state)
                         "hakmem: HAKMEM_SS_LRU_MB=none: not a number of MB from 0 to 1048576; using 64\n");
     assert_int_equal(options.ss_lru_mb, 64);
     assert_int_equal(options.retain_mb, 512);
+}
+
+static void assert_kept(unsigned now, const char *setting, unsigned retain_mb, unsigned pinned_pages) {
+    processors = now;
+    parse(setting, NULL, NULL);
+    processors = 1;
+    assert_string_equal(said, "");
+    assert_int_equal(options.retain_mb, retain_mb);
+    assert_int_equal(options.pinned_pages, pinned_pages);
+}
+
+static void test_what_is_kept_goes_with_the_processors_unless_it_is_set(void **state) {
+    (void)state;
+    assert_kept(1, NULL, RETAIN_MB, HAK_PINNED_PAGES);
+    assert_kept(7, NULL, RETAIN_MB, HAK_PINNED_PAGES);
+    assert_kept(8, NULL, 2 * RETAIN_MB, 2 * HAK_PINNED_PAGES);
+    assert_kept(16, "HAKMEM_STATS=1", 4 * RETAIN_MB, 4 * HAK_PINNED_PAGES);
+    assert_kept(16, "HAKMEM_TINY_PROFILE=throughput", 4 * 512, 4 * HAK_PINNED_PAGES);
+    assert_kept(16, "HAKMEM_TINY_PROFILE=conservative", 0, 4 * HAK_PINNED_PAGES);
+    assert_kept(16, "HAKMEM_RETAIN_MB=65", 65, 4 * HAK_PINNED_PAGES);
+    assert_kept(10000, NULL, 16 * RETAIN_MB, 16 * HAK_PINNED_PAGES);
 }
 
 static void test_prewarm_of_one_class_wins_over_all(void **state) {
@@ -257,7 +282,7 @@ static int write_to_the_options(void *context) {
     char *environment[] = {(char *)before->setting, NULL};
     (void)signal(SIGSEGV, SIG_DFL); /* cmocka has a handler */
     uint32_t retain_mb = hak_options.retain_mb;
-    hak_options_start(environment, before->limit_bytes);
+    hak_options_start(environment, before->limit_bytes, 1);
     bool is_changed = hak_options.retain_mb != retain_mb;
     if (is_changed != (before->setting != NULL || before->limit_bytes != 0)) {
         return 1;
@@ -286,7 +311,7 @@ static int start_without_mprotect(void *context) {
     char *environment[] = {context, NULL};
     uint32_t retain_mb = hak_options.retain_mb;
     has_no_mprotect = true;
-    hak_options_start(environment, 0);
+    hak_options_start(environment, 0, 1);
     return hak_options.retain_mb == retain_mb ? 0 : 1;
 }
 
@@ -311,6 +336,7 @@ int main(void) {
         cmocka_unit_test(test_bad_numbers_keep_the_default),
         cmocka_unit_test(test_bad_flags_and_words_keep_the_default),
         cmocka_unit_test(test_a_profile_sets_defaults_and_explicit_settings_win),
+        cmocka_unit_test(test_what_is_kept_goes_with_the_processors_unless_it_is_set),
         cmocka_unit_test(test_prewarm_of_one_class_wins_over_all),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_warnings_carry_no_control_characters),
