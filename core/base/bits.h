@@ -56,7 +56,7 @@ HAK_INLINE unsigned hak_log2(size_t x) {
     return 63u - (unsigned)__builtin_clzll(x);
 }
 
-/* The lowest `count` bits set; count is 1 to 32. */
+/* The lowest `count` bits set; count is at most 32. */
 HAK_INLINE uint32_t hak_mask32(unsigned count) {
     return count == 32 ? UINT32_MAX : ((uint32_t)1 << count) - 1;
 }

@@ -2,6 +2,7 @@
  * orphans.c - see orphans.h.
  */
 #include "slab/orphans.h"
+#include "base/bits.h"
 #include "slab/slab_word.h"
 
 #define LISTS_OF_ALL (2 * HAK_CLASS_COUNT) /* the sparse ones and side 0, which every process has, */
@@ -70,25 +71,34 @@ enum hak_slab_event hak_sparse_push(struct slab *slab) {
     return push(hak_sparse_of(slab->class_idx), slab);
 }
 
-/* The side that comes so many steps after the first one, for a heap, if sides with the same lowest bits are a
- * group. */
-static unsigned side_after(uint32_t heap_id, unsigned steps, unsigned sides, unsigned groups) {
-    unsigned members = sides / groups;
-    return ((heap_id + steps / members) & (groups - 1)) + steps % members * groups;
-}
-
-struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id, bool produces_only) {
-    unsigned sides = hak_orphan_sides();
-    unsigned groups = hak_atomic_load_relaxed(&groups_now); /* relaxed: as in double_groups() */
-    groups = produces_only && groups < sides ? groups : sides;
-    struct slab *slab = NULL;
-    for (unsigned i = 0; i < sides && slab == NULL; i++) {
-        struct slab_list *list = hak_orphans_of(class_idx, side_after(heap_id, i, sides, groups));
-        slab = hak_slab_list_pop(list);
+/*
+ * An orphan of some side. All sides with the same `group_bits` lowest bits are a group: the members of the
+ * heap's own group come first, then those of the next one.
+ */
+static struct slab *pop_of_sides(unsigned class_idx, uint32_t heap_id, unsigned side_bits,
+                                 unsigned group_bits) {
+    unsigned member_bits = side_bits - group_bits;
+    for (unsigned i = 0; i >> side_bits == 0; i++) {
+        unsigned group = (heap_id + (i >> member_bits)) & hak_mask32(group_bits);
+        unsigned member = i & hak_mask32(member_bits);
+        struct slab_list *list = hak_orphans_of(class_idx, group | member << group_bits);
+        struct slab *slab = hak_slab_list_pop(list);
         if (HAK_UNLIKELY(hak_slab_list_is_crowded(list))) {
             double_groups(list);
         }
+        if (slab != NULL) {
+            return slab;
+        }
     }
+    return NULL;
+}
+
+struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id, bool produces_only) {
+    unsigned side_bits = hak_ctz32(hak_orphan_sides());
+    unsigned group_bits =
+        hak_ctz32(hak_atomic_load_relaxed(&groups_now)); /* relaxed: as in double_groups() */
+    group_bits = produces_only && group_bits < side_bits ? group_bits : side_bits;
+    struct slab *slab = pop_of_sides(class_idx, heap_id, side_bits, group_bits);
     return slab != NULL ? slab : hak_slab_list_pop(hak_sparse_of(class_idx));
 }
 
