@@ -308,15 +308,17 @@ static HAK_AT_START bool is_bounded_by(const struct hak_options *options, uint64
 }
 
 /*
- * The page stays as the loader has it when nothing is to be set, as nearly always: no system call, no copy of
- * it.
+ * The page stays as the loader has it when nothing is to be set, as nearly always where there are fewer than
+ * eight processors: no system call, no copy of it.
  */
 HAK_AT_START void hak_options_start(char *const *environment, uint64_t limit_bytes, unsigned processors) {
     char *const *first = hak_os_is_secure() ? NULL : first_setting(environment);
     bool is_set = first != NULL || scale_of(processors) != 1 || is_bounded_by(&hak_options, limit_bytes);
     if (is_set) {
         if (hak_os_allow(&hak_options, sizeof hak_options) != 0) {
-            hak_warn_options_closed(STDERR_FILENO);
+            if (first != NULL) {
+                hak_warn_options_closed(STDERR_FILENO);
+            }
             return;
         }
         hak_options_parse(&hak_options, first, processors, STDERR_FILENO);

@@ -20,7 +20,7 @@
 #endif
 
 #define HAK_BASE_FLOOR_KIB 1024u /* where no container sets a limit */
-#define HAK_PINNED_PAGES   1536u /* on four processors */
+#define HAK_PINNED_PAGES   1536u /* on up to seven processors */
 
 #define HAK_OPTION_PATH_BYTES 1024u /* with the terminating zero */
 

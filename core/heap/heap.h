@@ -51,7 +51,7 @@ struct class_state {
     uint8_t warm_count;                    /* slabs in `warm` */
     uint8_t heat;                          /* operations on this class while cold */
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
-    uint8_t refills_alone;                 /* in a row, between which the thread sent no block home */
+    uint8_t refills_alone;                 /* in a row, between which it was not seen to send a block home */
     bool is_used : 1;                      /* anything here needs flushing at exit */
     bool exports : 1;                      /* what is allocated here others free: see supply.h */
     bool has_begun : 1;                    /* a new slab was taken for this thread */

@@ -11,7 +11,7 @@
  * several in a row, without an allocation in between, they are what another thread handed over and has in its
  * cache yet: all but the first two go home. Each that stays pins a page at least, and a thread that never
  * allocates again keeps them, so all caches of larger blocks of a thread together pin no more than its share
- * of some MiB by them. All functions: the owning thread, no lock held.
+ * of some MiB by them (struct hak_options). All functions: the owning thread, no lock held.
  */
 #ifndef HAK_HEAP_HOMEWARD_H
 #define HAK_HEAP_HOMEWARD_H

@@ -63,9 +63,9 @@ static bool produces_only(const struct heap *heap, unsigned class_idx) {
 
 /*
  * Whether this thread's frees of what it takes from the orphan are to stay with it. Where the class exports
- * and others have most of the slab, a tag of this thread's would send theirs home, for somebody else to take
- * and to tag: threads would then mix their blocks more and more. As it is, blocks stay with the one that has
- * most.
+ * and most of the slab is in use, a tag of this thread's would send the frees of those who have it home, for
+ * somebody else to take and to tag: threads would then mix their blocks more and more. As it is, what is
+ * freed under its tag stays with that heap, and by and by the slab is that one's.
  */
 static bool is_to_adopt(const struct heap *heap, unsigned class_idx, const struct slab *slab) {
     if (!heap->classes[class_idx].exports) {

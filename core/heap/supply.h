@@ -10,8 +10,8 @@
  * which the fuller ones are taken first. Where a class exports in two threads or more these share its slabs:
  * also what is not exhausted goes there after each refill, so that producers that take turns hold two slabs
  * together (see slab/orphans.h) instead of one each. It ends with the first spill. The registry's tags stay
- * as they are meanwhile, unless the thread sends blocks of the class home itself and takes most of a slab: it
- * will free some of these, too, and those are its own then.
+ * as they are meanwhile, unless the thread sends blocks of the class home itself and most of a slab is free:
+ * it will free some of these, too, and those are its own then.
  */
 #ifndef HAK_HEAP_SUPPLY_H
 #define HAK_HEAP_SUPPLY_H

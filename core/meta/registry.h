@@ -34,7 +34,7 @@ enum hak_unit_kind {
 #define HAK_TOP_ENTRIES    ((size_t)1 << (HAK_ADDRESS_BITS - HAK_LEAF_SHIFT))
 #define HAK_WORD_LOW_BITS  16u /* of a word: row and tag */
 #define HAK_WORD_ROW_BITS  8u
-#define HAK_WORD_TAGS      254u            /* of heaps, from 1 on; even, so that odd heaps have odd ones */
+#define HAK_WORD_TAGS      240u            /* of heaps, from 1 on; see slab/orphans.h */
 #define HAK_FIRST_SLAB_ROW HAK_HEADER_LIVE /* below: rows of kinds; behind: of further units */
 #define HAK_LAST_SLAB_ROW  (HAK_FIRST_SLAB_ROW + HAK_CLASS_COUNT - 1)
 #define HAK_REGISTRY_ROWS  (1u << HAK_WORD_ROW_BITS)

@@ -143,7 +143,7 @@ uint64_t hak_os_process_id(void);
 /* For the constructor: the first `bytes` bytes of a file, or all it has. Returns 0 or an errno value. */
 int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_bytes);
 
-/* For the constructor: processors that the process may run on, at least 1. */
+/* For the constructor: processors that the process may run on, at most 1024; 1 if that cannot be told. */
 unsigned hak_os_processors(void);
 
 /* Sleeps while *word == expected; may wake without cause. */

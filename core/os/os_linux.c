@@ -56,9 +56,10 @@ HAK_AT_START unsigned hak_os_processors(void) {
     int saved = errno;
     uint64_t mask[PROCESSORS_MAX / 64];
     long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    bool is_too_small = bytes < 0 && errno == EINVAL; /* for all that the kernel is made for */
     errno = saved;
-    if (bytes <= 0) {
-        return PROCESSORS_MAX; /* a kernel for more than there is room for says nothing */
+    if (bytes < 0) {
+        return is_too_small ? PROCESSORS_MAX : 1;
     }
     unsigned processors = 0;
     for (size_t i = 0; i < (size_t)bytes / sizeof mask[0]; i++) {

@@ -77,6 +77,8 @@ static HAK_COLD void prepare(void) {
     hak_lock_fork_take(&hak_child_lock);
     hak_lock_fork_take(&hak_heaps_lock);
     locked_heaps = hak_heap_last_id();
+    /* Another handler's allocation may give this thread a heap: no list is added for that meanwhile. */
+    hak_orphans_note_heaps(locked_heaps + 1);
     for_each_higher_lock(hak_lock_fork_take, locked_heaps);
     hak_lock_fork_begin();
     has_locks = true;

@@ -5,14 +5,13 @@
 #include "base/bits.h"
 #include "slab/slab_word.h"
 
-#define LISTS_OF_ALL (2 * HAK_CLASS_COUNT) /* the sparse ones and side 0, which every process has, */
-#define LISTS_OF_MANY                                                                                        \
-    ((HAK_ORPHAN_SIDES_MAX - 1) * HAK_CLASS_COUNT) /* and those that threads bring along                     \
-                                                    */
+/* The sparse ones and side 0, which every process has, and those that threads bring along. */
+#define LISTS_OF_ALL  (2 * HAK_CLASS_COUNT)
+#define LISTS_OF_MANY ((HAK_ORPHAN_SIDES_MAX - 1) * HAK_CLASS_COUNT)
 
 HAK_CONTENDED static struct slab_list lists_of_all[LISTS_OF_ALL] = {
     [0 ... LISTS_OF_ALL - 1] = {.lock = HAK_LOCK_INIT(HAK_RANK_SLAB_LIST), .is_open = true}};
-static _Alignas(HAK_CACHE_LINE_BYTES) struct slab_list lists_of_many[LISTS_OF_MANY];
+static HAK_TABLE _Alignas(HAK_CACHE_LINE_BYTES) struct slab_list lists_of_many[LISTS_OF_MANY];
 
 _Static_assert(HAK_CLASS_COUNT * sizeof(struct slab_list) % HAK_CACHE_LINE_BYTES == 0,
                "no line is of two sides: threads of one would wait for those of the other");
@@ -24,6 +23,7 @@ HAK_READ_MOSTLY static _Atomic unsigned groups_now = HAK_ORPHAN_GROUPS_MIN;
 _Static_assert((HAK_ORPHAN_SIDES_MAX & (HAK_ORPHAN_SIDES_MAX - 1)) == 0, "a heap's side is its lowest bits");
 _Static_assert((HAK_ORPHAN_GROUPS_MIN & (HAK_ORPHAN_GROUPS_MIN - 1)) == 0,
                "and its group the lowest of these");
+_Static_assert(HAK_WORD_TAGS % HAK_ORPHAN_SIDES_MAX == 0, "a heap and its tag are on one side");
 
 struct slab_list *hak_orphans_at(unsigned list_idx) {
     return list_idx < LISTS_OF_ALL ? &lists_of_all[list_idx] : &lists_of_many[list_idx - LISTS_OF_ALL];
@@ -83,7 +83,7 @@ static struct slab *pop_of_sides(unsigned class_idx, uint32_t heap_id, unsigned 
         unsigned member = i & hak_mask32(member_bits);
         struct slab_list *list = hak_orphans_of(class_idx, group | member << group_bits);
         struct slab *slab = hak_slab_list_pop(list);
-        if (HAK_UNLIKELY(hak_slab_list_is_crowded(list))) {
+        if (member_bits != 0 && HAK_UNLIKELY(hak_slab_list_is_crowded(list))) {
             double_groups(list);
         }
         if (slab != NULL) {
@@ -104,7 +104,8 @@ struct slab *hak_orphans_pop(unsigned class_idx, uint32_t heap_id, bool produces
 
 bool hak_orphans_look_empty(unsigned class_idx) {
     bool is_empty = hak_slab_list_looks_empty(hak_sparse_of(class_idx));
-    for (unsigned side = 0; side < hak_orphan_sides() && is_empty; side++) {
+    unsigned sides = hak_orphan_sides();
+    for (unsigned side = 0; side < sides && is_empty; side++) {
         is_empty = hak_slab_list_looks_empty(hak_orphans_of(class_idx, side));
     }
     return is_empty;
