@@ -34,6 +34,7 @@ const struct model_scenario *const model_scenarios[] = {
     &model_heap_birth,
     &model_heap_table,
     &model_orphan_complete,
+    &model_orphan_side,
     &model_drain_complete,
     &model_sleeper_wakes,
     &model_sleeper_takes,

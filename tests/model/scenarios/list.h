@@ -22,7 +22,7 @@ extern const struct model_scenario model_remote_free, model_remote_listing, mode
 /* lists.c */
 extern const struct model_scenario model_orphan_adopt, model_orphan_free, model_thread_exit_free,
     model_remote_list, model_heap_birth, model_heap_birth_frees, model_heap_table, model_orphan_complete,
-    model_drain_complete;
+    model_orphan_side, model_drain_complete;
 
 /* supply.c */
 extern const struct model_scenario model_units, model_purge_units, model_purge_blocks, model_purge_orphan,

@@ -151,6 +151,15 @@ const struct model_scenario model_orphan_complete = {
     .check = kit_is_sound,
 };
 
+/* The side of the first heap, where there are two, is a list that the second one brings along. */
+const struct model_scenario model_orphan_side = {
+    .name = "orphan-side",
+    .claim = "who leaves an orphan on the side that a new heap has opened finds the list open",
+    .set_up = {carve_two},
+    .run = {carve_on_and_orphan, kit_attach},
+    .check = kit_is_sound,
+};
+
 static void exhaust_one(void) {
     kit_take(KIT_CLASS, refs, KIT_BLOCKS + 1);
 }
