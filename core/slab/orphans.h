@@ -2,13 +2,13 @@
  * orphans.h - per class, the slabs with free blocks that no thread owns: the shared pool's second half.
  *
  * A class has a list for each *side*, by the heap that a slab was last tagged with, so that threads do not
- * wait for each other's locks, and find their own blocks again: as many sides as heaps, at most 16. Who takes
- * an orphan looks through its own side first and through all others before there is a new slab. Threads that
- * only produce go through the sides in *groups*, all members of a group in the same order: producers that
- * take turns then take turns with the same slabs, near their processor, in place of one each that is not
- * full. There are two groups, and twice as many whenever threads have had to wait for each other too often.
- * Of one list more, sparse slabs, blocks are taken only when the alternative is a new slab: the program is
- * about to move their blocks elsewhere (heap/defrag.h).
+ * wait for each other's locks, and find their own blocks again: as many sides as heaps, at most 16. Who
+ * takes an orphan looks through its own side first and through all others before there is a new slab.
+ * Threads that only produce go through the sides in *groups*, all members of a group in the same order:
+ * producers that take turns then take turns with the same slabs, near their processor, in place of one
+ * each that is not full. There are two groups and, for good, twice as many whenever threads have had to
+ * wait too often for one list. Of one list more, sparse slabs, blocks are taken only when the alternative
+ * is a new slab: the program is about to move their blocks elsewhere (heap/defrag.h).
  */
 #ifndef HAK_SLAB_ORPHANS_H
 #define HAK_SLAB_ORPHANS_H
