@@ -303,8 +303,8 @@ void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
 
 static HAK_AT_START bool is_bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
     struct bounded bounded = bounded_by(options, limit_bytes);
-    return bounded.retain_mb != options->retain_mb || bounded.ss_lru_mb != options->ss_lru_mb ||
-           bounded.base_floor_kib != options->base_floor_kib || bounded.pinned_pages != options->pinned_pages;
+    struct bounded as_it_is = bounded_by(options, 0);
+    return memcmp(&bounded, &as_it_is, sizeof bounded) != 0;
 }
 
 /*

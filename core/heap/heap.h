@@ -101,8 +101,8 @@ struct heap {
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
     struct heap *next_free;    /* under the heaps lock */
     _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */
-    _Alignas(HAK_CACHE_LINE_BYTES) /* a line that others write */
-        struct slab_list remote;   /* slabs of this heap that were full and got frees from other threads */
+    /* From here on a line that others write. */
+    _Alignas(HAK_CACHE_LINE_BYTES) struct slab_list remote; /* slabs that were full and got frees of others */
     _Atomic uint64_t remote_waits_since_ms;   /* 0 unless others have seen it wait: see sleepers.h */
     _Atomic size_t remote_waits_since_mapped; /* so many SuperSlabs were mapped then */
     uint32_t looked_at;                       /* owner only: the heap that it looked at last in sleepers.c */

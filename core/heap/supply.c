@@ -37,11 +37,6 @@ bool hak_supply_shares(const struct heap *heap, unsigned class_idx) {
            hak_atomic_load_relaxed(&exporters[class_idx]) > 1; /* relaxed: as above */
 }
 
-void hak_supply_note_refill(struct heap *heap, unsigned class_idx) {
-    struct class_state *state = &heap->classes[class_idx];
-    state->refills_alone += state->refills_alone != UINT8_MAX;
-}
-
 void hak_supply_note_spill(struct heap *heap, unsigned class_idx) {
     heap->classes[class_idx].refills_alone = 0;
     set_exports(heap, class_idx, false);

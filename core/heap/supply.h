@@ -27,9 +27,6 @@ unsigned hak_supply_take_any(struct heap *heap, unsigned class_idx, struct block
 /* One block, likewise, for a class without a cache; false when out of memory. */
 bool hak_supply_take_cold(struct heap *heap, unsigned class_idx, struct block_ref *ref);
 
-/* The class's cache was empty and is about to be refilled. */
-void hak_supply_note_refill(struct heap *heap, unsigned class_idx);
-
 /* The class's cache was full and is about to spill: it exports no longer. */
 void hak_supply_note_spill(struct heap *heap, unsigned class_idx);
 

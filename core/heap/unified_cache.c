@@ -123,10 +123,8 @@ static void adapt_refill(struct heap *heap, unsigned class_idx) {
         state->refill_blocks = (uint16_t)(asked < state->capacity_blocks ? asked : state->capacity_blocks);
         return;
     }
-    if (state->refills_in_row < UINT16_MAX) {
-        state->refills_in_row++;
-    }
-    hak_supply_note_refill(heap, class_idx);
+    state->refills_in_row += state->refills_in_row != UINT16_MAX;
+    state->refills_alone += state->refills_alone != UINT8_MAX;
     if (state->exports) {
         adapt_to_export(heap, class_idx);
         return;

@@ -210,12 +210,7 @@ static void a_refill_hands_out_rising_addresses(void **state) {
 }
 
 static bool has_no_orphans(unsigned class_idx) {
-    for (unsigned side = 0; side < hak_orphan_sides(); side++) {
-        if (!hak_slab_list_looks_empty(hak_orphans_of(class_idx, side))) {
-            return false;
-        }
-    }
-    return true;
+    return blocks_orphaned_slabs(hak_class_block_bytes[class_idx]) == 0;
 }
 
 static void the_warm_pool_has_a_bound(void **state) {

@@ -13,6 +13,7 @@
 #include "support/test.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -272,6 +273,26 @@ static void fatal_lines_name_function_fault_pointer_and_size(void **state) {
     assert_dies_with(die_of_assertion, "hakmem: assertion failed: 1 == 2 (floor/file.c:1234)\n");
 }
 
+static int ask_on_one_processor(void *unused) {
+    (void)unused;
+    cpu_set_t mine, one;
+    CHECK(sched_getaffinity(0, sizeof mine, &mine) == 0);
+    CHECK(hak_os_processors() == (unsigned)CPU_COUNT(&mine));
+    CPU_ZERO(&one);
+    for (unsigned i = 0; CPU_COUNT(&one) == 0; i++) {
+        if (CPU_ISSET(i, &mine)) {
+            CPU_SET(i, &one);
+        }
+    }
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+    return hak_os_processors() == 1 ? 0 : 1;
+}
+
+static void those_processors_count_that_the_process_may_run_on(void **state) {
+    (void)state;
+    assert_function_succeeds(ask_on_one_processor);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_size_of_an_os_page_is_asked_for_once),
@@ -284,6 +305,7 @@ int main(void) {
         cmocka_unit_test(locks_exclude_each_other),
         cmocka_unit_test(the_forking_thread_passes_through_locks),
         cmocka_unit_test(fatal_lines_name_function_fault_pointer_and_size),
+        cmocka_unit_test(those_processors_count_that_the_process_may_run_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
