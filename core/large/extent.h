@@ -38,9 +38,9 @@ struct hak_extent {
     uint16_t run_pages[HAK_EXTENT_PAGES_MAX];   /* length, at the first and the last page of each run */
     uint16_t freed_pages[HAK_EXTENT_PAGES_MAX]; /* length of the free block that last started here; or 0 */
     /*
-     * Atomic: length of the live run that starts here while it is the program's; 0 while it is parked, on its
-     * way to or from there (parked.h), and where none starts. A free swaps it for 0, with or without the
-     * lock.
+     * Atomic: length of the live run that starts here while it is the program's, and HAK_HANDED_ON_LOAN; 0
+     * while it is parked, on its way to or from there (parked.h), and where none starts. A free swaps it for
+     * 0, with or without the lock.
      */
     _Atomic uint16_t handed_pages[HAK_EXTENT_PAGES_MAX];
     /* Two free runs never touch, so of pages 2i and 2i+1 at most one starts a free run. */
@@ -72,9 +72,14 @@ void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uin
  */
 bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
 
-/* OS pages of the run of the program's that starts exactly at `p`, 0 when none does. Without the lock: what
+/* Of the number of a run that the program has: its length, and whether it was asked for at so much less that
+ * it counts as on loan (parked.h). */
+#define HAK_HANDED_PAGES   ((uint16_t)0x7FFF)
+#define HAK_HANDED_ON_LOAN ((uint16_t)0x8000)
+
+/* The number of the run of the program's that starts exactly at `p`, 0 when none does. Without the lock: what
  * the block's owner would hear with it. */
-HAK_INLINE uint16_t hak_extent_handed_pages(const struct hak_extent *extent, const void *p) {
+HAK_INLINE uint16_t hak_extent_handed(const struct hak_extent *extent, const void *p) {
     size_t page_bytes = hak_os_page_bytes();
     size_t offset = (uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1);
     if (!hak_is_aligned(offset, page_bytes)) {
@@ -82,6 +87,11 @@ HAK_INLINE uint16_t hak_extent_handed_pages(const struct hak_extent *extent, con
     }
     /* relaxed: the owner got the block in a way that orders it */
     return hak_atomic_load_relaxed(&extent->handed_pages[offset / page_bytes]);
+}
+
+/* Its OS pages. */
+HAK_INLINE unsigned hak_extent_handed_pages(const struct hak_extent *extent, const void *p) {
+    return hak_extent_handed(extent, p) & HAK_HANDED_PAGES;
 }
 
 /* The first page of the run of the program's that starts exactly at `p`; HAK_NO_PAGE when none does. */

@@ -30,17 +30,30 @@
 /* With a length: asked for once, which most lengths are that a program asks for at all. */
 #define ASKED_ONCE 0x8000u
 
+/* Without such a one up to twice as long, on loan; few are out, since nobody has what they are longer by. */
+#define LOAN_FACTOR 2u
+#define LOANS_MAX   4u /* of a shard */
+
+/* Runs that were freed under the lock within so short a time: buffers come and go fast, whatever their
+ * lengths.
+ */
+#define BUSY_FREES 512u
+#define BUSY_MS    8u
+
 #define MUCH_LIVE_BYTES ((size_t)8 * 1024 * 1024)
 
 struct shard {
     _Atomic size_t bytes;                          /* of what is parked, or about to be */
     _Atomic uint16_t asked[HAK_PARKED_REMAINDERS]; /* the length of that remainder that was last asked for */
     _Atomic uint16_t hand;                         /* the slot from which the next eviction looks */
+    _Atomic uint16_t loans;                        /* runs that are out on loan, or as good as */
     _Alignas(HAK_CACHE_LINE_BYTES) _Atomic uintptr_t slots[SLOTS];
 };
 
-HAK_READ_MOSTLY static _Atomic bool was_much_live; /* written under hak_large_lock, */
+HAK_READ_MOSTLY static _Atomic bool wants_every_length; /* written under hak_large_lock, */
 HAK_READ_MOSTLY static _Atomic size_t bytes_bound = HAK_PARKED_SHARD_BYTES; /* and so is this: of a shard */
+static uint64_t busy_since_ms;                                              /* under hak_large_lock, */
+static unsigned busy_frees; /* and so is this: runs freed since then */
 HAK_CONTENDED static struct shard shards[HAK_PARKED_SHARDS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
@@ -103,20 +116,54 @@ static bool has_any(struct shard *shard) {
     return hak_atomic_load_relaxed(&shard->bytes) != 0; /* relaxed: a hint */
 }
 
-/* Lengths that differ by an eighth are in one row or two that follow each other. */
-static uintptr_t find(struct shard *shard, unsigned pages) {
-    unsigned most_pages = pages + (pages >> LONGER_SHIFT);
+/* A run of least to most pages, from `row` on. */
+static uintptr_t find_in(struct shard *shard, unsigned row, unsigned least_pages, unsigned most_pages) {
     unsigned end = (row_of(most_pages) + 1) * WAYS;
     uintptr_t found = 0;
     HAK_ASSERT(end <= SLOTS);
-    for (unsigned slot = row_of(pages) * WAYS; slot < end && found == 0; slot++) {
-        found = take_from(shard, slot, pages, most_pages);
+    for (unsigned slot = row * WAYS; slot < end && found == 0; slot++) {
+        found = take_from(shard, slot, least_pages, most_pages);
     }
     return found;
 }
 
-static bool is_much_live(void) {
-    return hak_atomic_load_relaxed(&was_much_live); /* relaxed: decides only what is kept */
+static unsigned loans_out(struct shard *shard) {
+    return hak_atomic_load_relaxed(&shard->loans); /* relaxed: a bound, be it off by a few */
+}
+
+static void set_loans_out(struct shard *shard, unsigned loans) {
+    hak_atomic_store_relaxed(&shard->loans, (uint16_t)loans); /* relaxed: as above */
+}
+
+/* A run that is longer than it should be, if one more may be out. */
+static uintptr_t find_loan(struct shard *shard, unsigned pages, unsigned longer_than_pages) {
+    unsigned most_pages = (unsigned)hak_smaller(pages * LOAN_FACTOR, PAGES_MAX);
+    unsigned loans = loans_out(shard);
+    if (loans >= LOANS_MAX || most_pages <= longer_than_pages) {
+        return 0;
+    }
+    uintptr_t found = find_in(shard, row_of(longer_than_pages), pages, most_pages);
+    if (found != 0) {
+        set_loans_out(shard, loans + 1);
+    }
+    return found;
+}
+
+/* A run for so many pages; *mark becomes what its number says beside its length. */
+static uintptr_t find(struct shard *shard, unsigned pages, uint16_t *mark) {
+    /* Lengths that differ by an eighth are in one row or two that follow each other. */
+    unsigned most_pages = pages + (pages >> LONGER_SHIFT);
+    uintptr_t found = find_in(shard, row_of(pages), pages, most_pages);
+    *mark = 0;
+    if (found == 0) {
+        found = find_loan(shard, pages, most_pages);
+        *mark = HAK_HANDED_ON_LOAN;
+    }
+    return found;
+}
+
+static bool is_every_length_wanted(void) {
+    return hak_atomic_load_relaxed(&wants_every_length); /* relaxed: decides only what is kept */
 }
 
 /* Notes the request; whether a run of that length may be parked. */
@@ -128,31 +175,37 @@ static bool note_asked(struct shard *shard, unsigned pages) {
     }
     unsigned now = before == (pages | ASKED_ONCE) ? pages : pages | ASKED_ONCE;
     hak_atomic_store_relaxed(asked, (uint16_t)now); /* relaxed: as above */
-    return is_much_live();
+    return is_every_length_wanted();
 }
 
 static bool is_wanted(struct shard *shard, unsigned pages) {
     /* relaxed: as above */
-    return hak_atomic_load_relaxed(&shard->asked[pages % HAK_PARKED_REMAINDERS]) == pages || is_much_live();
+    return hak_atomic_load_relaxed(&shard->asked[pages % HAK_PARKED_REMAINDERS]) == pages ||
+           is_every_length_wanted();
 }
 
 void *hak_parked_take(size_t bytes) {
     /* relaxed: any value stored meanwhile is a right one */
-    if (bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) || is_time_for_slow()) {
+    if (bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max)) {
         return NULL;
     }
     struct shard *shard = own_shard();
+    if (is_time_for_slow()) {
+        set_loans_out(shard, loans_out(shard) / 2); /* some came back elsewhere, or never will */
+        return NULL;
+    }
     unsigned pages = (unsigned)(hak_os_page_round(bytes) / hak_os_page_bytes());
     if (!note_asked(shard, pages) || !has_any(shard)) {
         return NULL;
     }
-    uintptr_t found = find(shard, pages);
+    uint16_t mark;
+    uintptr_t found = find(shard, pages, &mark);
     if (found == 0) {
         return NULL;
     }
     void *p = address_in(found);
     /* relaxed: the caller's business until he hands the block on */
-    hak_atomic_store_relaxed(&extent_at(p)->handed_pages[page_of(p)], (uint16_t)(found & PAGES_MASK));
+    hak_atomic_store_relaxed(&extent_at(p)->handed_pages[page_of(p)], (uint16_t)(found & PAGES_MASK) | mark);
     return p;
 }
 
@@ -191,24 +244,25 @@ static _Atomic uintptr_t *empty_slot(struct shard *shard, unsigned pages) {
 }
 
 /* The run, which is counted as parked, comes into the slot; false: another thread was faster at either. */
-static bool put_into(_Atomic uintptr_t *slot, _Atomic uint16_t *handed, void *p, uint16_t pages) {
+static bool put_into(_Atomic uintptr_t *slot, _Atomic uint16_t *handed, void *p, uint16_t number) {
     uintptr_t none = 0;
-    uint16_t found = pages;
+    uint16_t found = number;
     /* relaxed: only which of two frees came first matters */
     if (!hak_atomic_cas_relaxed(handed, &found, 0)) {
         return false;
     }
     /* release: pairs with the swap in take_from() */
-    if (hak_atomic_cas_release(slot, &none, (uintptr_t)p | pages)) {
+    if (hak_atomic_cas_release(slot, &none, (uintptr_t)p | (number & HAK_HANDED_PAGES))) {
         return true;
     }
-    hak_atomic_store_relaxed(handed, pages); /* relaxed: this thread's block still */
+    hak_atomic_store_relaxed(handed, number); /* relaxed: this thread's block still */
     return false;
 }
 
 bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
     *evicted = NULL;
-    uint16_t pages = hak_extent_handed_pages(extent, p); /* the swap decides */
+    uint16_t handed = hak_extent_handed(extent, p); /* the swap decides */
+    uint16_t pages = handed & HAK_HANDED_PAGES;
     size_t bytes = pages * hak_os_page_bytes();
     struct shard *shard = own_shard();
     /* relaxed: any value stored meanwhile is a right one */
@@ -226,9 +280,13 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
             return false;
         }
     }
-    if (!put_into(slot, &extent->handed_pages[page_of(p)], p, pages)) {
+    if (!put_into(slot, &extent->handed_pages[page_of(p)], p, handed)) {
         count_gone(shard, pages);
         return false;
+    }
+    unsigned loans = loans_out(shard);
+    if (handed != pages && loans != 0) {
+        set_loans_out(shard, loans - 1);
     }
     return true;
 }
@@ -243,11 +301,21 @@ static void set_bound(size_t bytes) {
 
 void hak_parked_note_live(size_t live_bytes) {
     if (live_bytes >= MUCH_LIVE_BYTES) {
-        hak_hint_set(&was_much_live, true);
+        hak_hint_set(&wants_every_length, true);
     }
     size_t of_live_bytes = live_bytes >> hak_large_policy.floor_live_shift;
     set_bound(hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2) +
               of_live_bytes / HAK_PARKED_SHARDS);
+}
+
+void hak_parked_note_free(uint64_t now_ms) {
+    if (now_ms < busy_since_ms || now_ms >= busy_since_ms + BUSY_MS) {
+        busy_since_ms = now_ms;
+        busy_frees = 0;
+    }
+    if (++busy_frees == BUSY_FREES) {
+        hak_hint_set(&wants_every_length, true);
+    }
 }
 
 static void flush_shard(struct shard *shard) {
@@ -267,10 +335,12 @@ void hak_parked_flush(void) {
 }
 
 void hak_parked_reset(void) {
-    hak_hint_set(&was_much_live, false);
+    hak_hint_set(&wants_every_length, false);
+    busy_since_ms = 0;
     for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
         /* relaxed: the child has one thread */
         hak_atomic_store_relaxed(&shards[i].bytes, (size_t)0);
+        set_loans_out(&shards[i], 0);
         for (unsigned k = 0; k < HAK_PARKED_REMAINDERS; k++) {
             hak_atomic_store_relaxed(&shards[i].asked[k], (uint16_t)0); /* relaxed: as above */
         }

@@ -4,6 +4,7 @@
 #include "large/run.h"
 #include "base/assert.h"
 #include "large/mapping.h"
+#include "large/parked.h"
 #include "large/release.h"
 #include "large/retain.h"
 #include "meta/arena.h"
@@ -122,6 +123,7 @@ bool hak_run_free(struct hak_extent *extent, const void *p) {
         return false;
     }
     hak_retain_touch(now_ms);
+    hak_parked_note_free(now_ms);
     hak_extent_live_to_free(extent, page);
     unlock_after_free(extent, now_ms);
     return true;

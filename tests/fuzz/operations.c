@@ -68,15 +68,21 @@ static void check_filled(const unsigned char *block, size_t bytes, unsigned fill
     }
 }
 
+#define PARKED_BYTES_MAX ((size_t)256 * 1024)
+
 /* How many bytes may be used of a block of an ordinary request. */
 static bool is_right_length(const struct request *request, size_t usable_bytes, bool is_as_usual) {
     if (fuzz_is_checked()) {
         return usable_bytes == request->bytes || (!request->is_plain && usable_bytes % 4096 == 0);
     }
     size_t good_bytes = hak_good_size(request->bytes);
-    size_t more_bytes = request->bytes > 32768 ? good_bytes / 8 : 0; /* of a run that was parked */
-    return !request->is_plain || !is_as_usual ||
-           (usable_bytes >= good_bytes && usable_bytes <= good_bytes + more_bytes) ||
+    size_t most_bytes = good_bytes;
+    if (request->bytes > 32768) { /* of a run that was parked: an eighth more, or on loan */
+        most_bytes += good_bytes <= PARKED_BYTES_MAX / 2 ? good_bytes
+                      : good_bytes <= PARKED_BYTES_MAX   ? PARKED_BYTES_MAX - good_bytes
+                                                         : 0;
+    }
+    return !request->is_plain || !is_as_usual || (usable_bytes >= good_bytes && usable_bytes <= most_bytes) ||
            (fuzz_is_sampling() && usable_bytes == request->bytes);
 }
 
