@@ -30,9 +30,8 @@
 /* With a length: asked for once, which most lengths are that a program asks for at all. */
 #define ASKED_ONCE 0x8000u
 
-/* Without such a one up to twice as long, on loan; few are out, since nobody has what they are longer by. */
-#define LOAN_FACTOR 2u
-#define LOANS_MAX   4u /* of a shard */
+/* Few are out on loan, since nobody has what they are longer by. */
+#define LOANS_MAX 4u /* of a shard */
 
 /* Runs that were freed under the lock within so short a time: buffers come and go fast, whatever their
  * lengths.
@@ -50,7 +49,8 @@ struct shard {
     _Alignas(HAK_CACHE_LINE_BYTES) _Atomic uintptr_t slots[SLOTS];
 };
 
-HAK_READ_MOSTLY static _Atomic bool wants_every_length; /* written under hak_large_lock, */
+HAK_READ_MOSTLY static _Atomic bool was_much_live; /* written under hak_large_lock, */
+HAK_READ_MOSTLY static _Atomic bool was_busy;      /* and so is this, */
 HAK_READ_MOSTLY static _Atomic size_t bytes_bound = HAK_PARKED_SHARD_BYTES; /* and so is this: of a shard */
 static uint64_t busy_since_ms;                                              /* under hak_large_lock, */
 static unsigned busy_frees; /* and so is this: runs freed since then */
@@ -137,9 +137,10 @@ static void set_loans_out(struct shard *shard, unsigned loans) {
 
 /* A run that is longer than it should be, if one more may be out. */
 static uintptr_t find_loan(struct shard *shard, unsigned pages, unsigned longer_than_pages) {
-    unsigned most_pages = (unsigned)hak_smaller(pages * LOAN_FACTOR, PAGES_MAX);
+    unsigned most_pages = (unsigned)hak_smaller(pages * HAK_PARKED_LOAN_FACTOR, PAGES_MAX);
     unsigned loans = loans_out(shard);
-    if (loans >= LOANS_MAX || most_pages <= longer_than_pages) {
+    /* relaxed: a hint */
+    if (!hak_atomic_load_relaxed(&was_busy) || loans >= LOANS_MAX || most_pages <= longer_than_pages) {
         return 0;
     }
     uintptr_t found = find_in(shard, row_of(longer_than_pages), pages, most_pages);
@@ -163,7 +164,8 @@ static uintptr_t find(struct shard *shard, unsigned pages, uint16_t *mark) {
 }
 
 static bool is_every_length_wanted(void) {
-    return hak_atomic_load_relaxed(&wants_every_length); /* relaxed: decides only what is kept */
+    /* relaxed: decides only what is kept */
+    return hak_atomic_load_relaxed(&was_much_live) || hak_atomic_load_relaxed(&was_busy);
 }
 
 /* Notes the request; whether a run of that length may be parked. */
@@ -301,7 +303,7 @@ static void set_bound(size_t bytes) {
 
 void hak_parked_note_live(size_t live_bytes) {
     if (live_bytes >= MUCH_LIVE_BYTES) {
-        hak_hint_set(&wants_every_length, true);
+        hak_hint_set(&was_much_live, true);
     }
     size_t of_live_bytes = live_bytes >> hak_large_policy.floor_live_shift;
     set_bound(hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2) +
@@ -314,7 +316,7 @@ void hak_parked_note_free(uint64_t now_ms) {
         busy_frees = 0;
     }
     if (++busy_frees == BUSY_FREES) {
-        hak_hint_set(&wants_every_length, true);
+        hak_hint_set(&was_busy, true);
     }
 }
 
@@ -335,7 +337,8 @@ void hak_parked_flush(void) {
 }
 
 void hak_parked_reset(void) {
-    hak_hint_set(&wants_every_length, false);
+    hak_hint_set(&was_much_live, false);
+    hak_hint_set(&was_busy, false);
     busy_since_ms = 0;
     for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
         /* relaxed: the child has one thread */

@@ -4,11 +4,11 @@
  *
  * A free parks a run whose length is wanted: one that was asked for twice, with no other length of the same
  * remainder in between. Once is not enough: a program that starts reads files of as many lengths as there are
- * files. From when 8 MiB were live every length is wanted, since what is parked is little beside that; and so
- * it is from when 512 runs were freed within 8 ms, since each waits for the lock then. A request takes a run
- * that is at most an eighth longer than it needs, or, on loan, up to twice as long: buffers that come and go
- * one by one have any length. Few may be out on loan, and some others are forgotten in time: one in 128
- * requests at most leaves memory unused that way for long.
+ * files. From when 8 MiB were live every length is wanted, since what is parked is little beside that; and
+ * from when 512 runs were freed within 8 ms, since buffers then come and go so fast that the lock is what
+ * they wait for. A request takes a run that is at most an eighth longer than it needs; after those 512, if
+ * there is none, one of up to twice its length, on loan. Few are out on loan at a time. Those that never come
+ * back are forgotten by halves, one in 128 requests at most, so little memory lies unused that way for long.
  * For everybody else a parked run is a live one of its extent, only not handed out (extent.h). Process-wide,
  * in a few shards against threads that meet, so memory does not grow with threads; each parks within a bound,
  * for which older runs make room, and whatever gives memory back empties them first. A run that is on its way
@@ -41,6 +41,14 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted);
 
 /* So much is live now, in blocks of this floor. Under hak_large_lock. */
 void hak_parked_note_live(size_t live_bytes);
+
+/* Whether a run of `run_bytes` may serve a request of `bytes`, both
+ * whole OS pages, on loan. */
+#define HAK_PARKED_LOAN_FACTOR 2u
+
+HAK_INLINE bool hak_parked_may_lend(size_t bytes, size_t run_bytes) {
+    return bytes <= run_bytes && run_bytes <= bytes * HAK_PARKED_LOAN_FACTOR;
+}
 
 /* A run was freed under hak_large_lock, past here. */
 void hak_parked_note_free(uint64_t now_ms);

@@ -158,7 +158,8 @@ static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, s
 
 enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, size_t *old_bytes) {
     *old_bytes = hak_run_bytes(extent, p);
-    if (*old_bytes == hak_os_page_round(bytes)) { /* which is not 0 */
+    if (*old_bytes == hak_os_page_round(bytes) /* which is not 0 */ ||
+        (hak_extent_is_on_loan(extent, p) && hak_parked_may_lend(hak_os_page_round(bytes), *old_bytes))) {
         return HAK_RUN_RESIZED;
     }
     size_t page_bytes = hak_os_page_bytes();

@@ -101,6 +101,20 @@ static void lengths_that_are_asked_for_once_are_not_parked(void **state) {
     check_all_freed();
 }
 
+/* Buffers whose lengths come again only after others of the same remainder, `each_ms` for 64 of them. */
+static void pass_buffers(unsigned buffers, unsigned each_ms) {
+    for (unsigned i = 0; i < buffers; i++) {
+        release(must_alloc((10 + i % (3 * HAK_PARKED_REMAINDERS)) * hak_os_page_bytes()));
+        clock_ahead_ms += i % 64 == 63 ? each_ms : 0;
+    }
+}
+
+/* Makes every length wanted, and some runs of greater length too. */
+static void be_busy(void) {
+    pass_buffers(600, 0);
+    (void)hak_large_trim(0);
+}
+
 /* One request in 256 looks after the floor and finds nothing parked: the next one comes late from here on. */
 static void after_the_look(void) {
     char *p = must_alloc(HAK_PARKED_BYTES_MAX);
@@ -149,7 +163,7 @@ static void few_runs_are_out_on_loan(void **state) {
     (void)state;
     char *lent[LOANS];
     char *block;
-    have_much_live();
+    be_busy();
     borrow_all(lent);
     assert_false(is_lent(&block));
     release(block);
@@ -168,7 +182,7 @@ static void half_of_what_never_comes_back_is_forgotten_in_time(void **state) {
     (void)state;
     char *lent[LOANS];
     char *more[LOANS];
-    have_much_live();
+    be_busy();
     borrow_all(lent);
     after_the_look();
     for (unsigned i = 0; i < LOANS; i++) {
@@ -181,7 +195,7 @@ static void half_of_what_never_comes_back_is_forgotten_in_time(void **state) {
 
 static void a_run_of_more_than_twice_the_length_is_not_lent(void **state) {
     (void)state;
-    have_much_live();
+    be_busy();
     after_the_look();
     char *p = must_alloc((2 * SHORT_PAGES + 1) * hak_os_page_bytes());
     release(p);
@@ -191,25 +205,31 @@ static void a_run_of_more_than_twice_the_length_is_not_lent(void **state) {
     check_all_freed();
 }
 
-static void a_run_on_loan_resizes_to_its_own_length(void **state) {
+static void a_run_on_loan_resizes_within_its_length(void **state) {
     (void)state;
     char *p;
-    have_much_live();
+    size_t page_bytes = hak_os_page_bytes();
+    be_busy();
     after_the_look();
     assert_true(is_lent(&p));
-    assert_ptr_equal(resize(p, SHORT_PAGES * hak_os_page_bytes()), p);
-    assert_int_equal(usable(p), SHORT_PAGES * hak_os_page_bytes());
+    for (unsigned pages = LONG_PAGES / 2; pages <= LONG_PAGES; pages++) {
+        assert_ptr_equal(resize(p, pages * page_bytes), p);
+        assert_int_equal(usable(p), LONG_PAGES * page_bytes);
+    }
+    assert_ptr_equal(resize(p, (LONG_PAGES / 2 - 1) * page_bytes), p);
+    assert_int_equal(usable(p), (LONG_PAGES / 2 - 1) * page_bytes);
     check_sound();
     release(p);
     check_all_freed();
 }
 
-/* Buffers whose lengths come again only after others of the same remainder, `each_ms` for 64 of them. */
-static void pass_buffers(unsigned buffers, unsigned each_ms) {
-    for (unsigned i = 0; i < buffers; i++) {
-        release(must_alloc((10 + i % (3 * HAK_PARKED_REMAINDERS)) * hak_os_page_bytes()));
-        clock_ahead_ms += i % 64 == 63 ? each_ms : 0;
-    }
+static void nothing_is_lent_where_buffers_come_and_go_slowly(void **state) {
+    (void)state;
+    char *block;
+    have_much_live();
+    assert_false(is_lent(&block));
+    release(block);
+    check_all_freed();
 }
 
 static void buffers_that_come_and_go_fast_are_parked_whatever_their_lengths(void **state) {
@@ -247,17 +267,14 @@ static bool takes_it(unsigned pages, unsigned parked_pages) {
 
 static void a_run_that_is_an_eighth_longer_will_do(void **state) {
     (void)state;
-    char *lent[LOANS];
     have_much_live();
     unsigned most = (unsigned)(HAK_PARKED_BYTES_MAX / hak_os_page_bytes());
     for (unsigned pages = 9; pages <= most; pages++) {
-        borrow_all(lent);
         unsigned longest = pages + pages / 8 < most ? pages + pages / 8 : most;
         assert_true(takes_it(pages, pages));
         assert_true(takes_it(pages, longest));
         assert_true(longest == most || !takes_it(pages, longest + 1));
         assert_false(takes_it(pages, pages - 1));
-        give_all_back(lent);
     }
 }
 
@@ -619,7 +636,8 @@ int main(void) {
         TEST(few_runs_are_out_on_loan),
         TEST(half_of_what_never_comes_back_is_forgotten_in_time),
         TEST(a_run_of_more_than_twice_the_length_is_not_lent),
-        TEST(a_run_on_loan_resizes_to_its_own_length),
+        TEST(a_run_on_loan_resizes_within_its_length),
+        TEST(nothing_is_lent_where_buffers_come_and_go_slowly),
         TEST(runs_of_one_length_are_parked_beside_each_other),
         TEST(older_runs_make_room_within_the_bound),
         TEST(the_bound_grows_with_what_is_live),
