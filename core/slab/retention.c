@@ -11,6 +11,7 @@
 #define PROOFS_TO_RAISE    2u
 #define LIVE_SHARE_SHIFT   6u                   /* a 64th of what is in use stays, */
 #define PROVED_SHARE_SHIFT 3u                   /* an eighth where it is proved, */
+#define PEAK_MARGIN_SHIFT  3u                   /* an eighth: what is free may be cut up among sizes */
 #define CYCLE_BYTES_MIN    ((size_t)256 * 1024) /* less is not worth keeping anything for */
 #define WINDOW_MS          1000u
 #define MISSED_PER_MS_MIN  ((size_t)48 * 1024) /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
@@ -70,13 +71,16 @@ static void close_window(struct retention *r) {
         set_raised(r, r->raised_bytes - fall_bytes);
     }
     r->min_dirty_bytes = r->dirty_bytes;
+    r->peak_used_bytes -= (r->peak_used_bytes - r->max_used_bytes) / 2;
+    r->max_used_bytes = r->used_bytes;
 }
 
 static void age(struct retention *r, uint64_t now_ms) {
     if (now_ms < r->window_start_ms + WINDOW_MS) {
         return;
     }
-    uint64_t lapsed = (now_ms - r->window_start_ms) / WINDOW_MS;
+    uint64_t lapsed =
+        r->window_start_ms == 0 ? 0 : (now_ms - r->window_start_ms) / WINDOW_MS; /* 0: the first */
     for (uint64_t i = 0; i < lapsed && i < LAPSED_WINDOWS_MAX; i++) {
         close_window(r);
     }
@@ -134,6 +138,21 @@ void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes) {
     r->min_dirty_bytes = hak_smaller(r->min_dirty_bytes, dirty_bytes);
 }
 
+void hak_retention_note_used(struct retention *r, size_t used_bytes) {
+    r->used_bytes = used_bytes;
+    if (used_bytes > r->max_used_bytes) {
+        r->max_used_bytes = used_bytes;
+    }
+    if (used_bytes > r->peak_used_bytes) {
+        r->peak_used_bytes = used_bytes;
+    }
+}
+
+/* What the use that there was lately could want again. */
+static size_t wanted_bytes(const struct retention *r) {
+    return r->peak_used_bytes + (r->peak_used_bytes >> PEAK_MARGIN_SHIFT) - r->used_bytes;
+}
+
 bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms) {
     if (!is_over) {
         *over_since_ms = 0;
@@ -157,5 +176,5 @@ size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_
     age(r, now_ms);
     set_share(r, live_bytes);
     r->base_bytes = hak_retention_base_bytes() + (live_bytes >> LIVE_SHARE_SHIFT);
-    return r->base_bytes + r->raised_bytes;
+    return r->base_bytes + hak_smaller(r->raised_bytes, wanted_bytes(r));
 }

@@ -6,8 +6,9 @@
  * that is, memory without pages was handed out within a second, and so fast that the page faults took a share
  * of a thread's time that is worth the memory (3 %). The second and each further one raises it by what was
  * purged in it, at most to an eighth of what is in use and, beyond that, by what the large floor and caches
- * leave of HAKMEM_RETAIN_MB; each second takes half of what lay unused all through it off again. Plain data
- * and arithmetic; every function is called under the SuperSlab lock.
+ * leave of HAKMEM_RETAIN_MB; each second takes half of what lay unused all through it off again. However far
+ * it has risen, what stays for that and what is in use are together no more than was in use at the peak
+ * lately, and an eighth. Plain data and arithmetic; every function is called under the SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
@@ -28,6 +29,9 @@ struct retention {
     size_t share_bytes;       /* and what it may have risen by then beside HAKMEM_RETAIN_MB */
     size_t dirty_bytes;       /* now */
     size_t min_dirty_bytes;   /* the least since window_start_ms: memory that nobody wanted */
+    size_t used_bytes;        /* in use now */
+    size_t max_used_bytes;    /* the most since window_start_ms */
+    size_t peak_used_bytes;   /* the most lately: each second it falls half of the way to that second's */
     uint64_t window_start_ms; /* when the floor was last lowered, or could have been */
     uint64_t over_since_ms;   /* when more than the floor was first found, 0: not now */
     bool is_set;              /* the program has said how much may stay */
@@ -44,6 +48,9 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
 
 /* Dirty free memory grew or shrank to this. */
 void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes);
+
+/* What is in use grew or shrank to this. */
+void hak_retention_note_used(struct retention *r, size_t used_bytes);
 
 /*
  * Whether what is beyond the floor is to go back now: HAKMEM_PURGE_MS after it was first found there. To be

@@ -23,8 +23,9 @@
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
 
-/* SuperSlabs that are looked at for a unit with few pages or none. */
+/* SuperSlabs that are looked at for a unit with few pages or none, and for units that have theirs. */
 #define LIGHT_LOOKS_MAX 16u
+#define KEPT_LOOKS_MAX  32u
 
 _Alignas(HAK_CACHE_LINE_BYTES) struct superslab_pool hak_superslab_pool;
 
@@ -117,12 +118,15 @@ static void attach(struct superslab *s) {
     update_dirty_list(s);
 }
 
-/* What changes with every change of the sums: the least that lay idle, and whether thin slabs matter. */
+/* What changes with every change of the sums: the least that lay idle, the most in use, and whether thin
+ * slabs matter. */
 static void note_sums(void) {
     struct superslab_pool *pool = &hak_superslab_pool;
     size_t used_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
     bool matters = used_units >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
     hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
+    hak_retention_note_used(&pool->retention,
+                            used_units * HAK_UNIT_BYTES + pool->whole_count * HAK_SUPERSLAB_BYTES);
     hak_hint_set(&hak_thin_matters, matters);
 }
 
@@ -230,6 +234,7 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
     attach(s);
+    note_sums();
 }
 
 void hak_superslab_free_to_whole(struct superslab *s) {
@@ -242,6 +247,7 @@ void hak_superslab_free_to_whole(struct superslab *s) {
     s->tier = HAK_TIER_WHOLE;
     s->free_units = s->zero_units = s->light_units = 0;
     hak_superslab_pool.whole_count++;
+    note_sums();
 }
 
 /* Back among the empty ones, from wherever it was lent to. */
@@ -251,6 +257,7 @@ static void none_to_free(struct superslab *s, uint32_t zero_units) {
     s->light_units = 0;
     s->tier = HAK_TIER_FREE;
     attach(s);
+    note_sums();
 }
 
 void hak_superslab_whole_to_free(struct superslab *s, uint32_t zero_units) {
@@ -267,6 +274,7 @@ void hak_superslab_free_to_none(struct superslab *s) {
     }
     s->tier = HAK_TIER_NONE;
     hak_superslab_pool.mapped_count--;
+    note_sums();
 }
 
 void hak_superslab_none_to_free(struct superslab *s, bool is_zero) {
@@ -336,8 +344,40 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
     return NULL;
 }
 
+/* Whether units of the one are to be handed out before those of the other. */
+static bool comes_before(const struct superslab *s, const struct superslab *other) {
+    return s->tier != other->tier ? s->tier < other->tier
+                                  : hak_popcount32(s->free_units) < hak_popcount32(other->free_units);
+}
+
+/*
+ * Of the SuperSlabs that have had something to purge for the shortest time, the first to hand out from that
+ * has `units` dirty units in a row, if the floor has risen: what is kept for a proved cycle is wanted then,
+ * wherever it lies. Else they serve where they fit best, and more of what slabs never use has no pages. NULL
+ * if there is none.
+ */
+static struct superslab *choose_kept(unsigned units, unsigned class_idx, unsigned *unit_idx) {
+    const struct superslab_pool *pool = &hak_superslab_pool;
+    struct superslab *found = NULL;
+    if (pool->retention.raised_bytes == 0 || pool->dirty_units < units || hak_options.randomize) {
+        return NULL;
+    }
+    struct superslab *s = pool->dirty.newest;
+    for (unsigned looked = 0; s != NULL && looked < KEPT_LOOKS_MAX; looked++, s = s->dirty_prev) {
+        uint32_t starts = hak_runs_of(hak_superslab_dirty(s), units);
+        if (starts != 0 && (found == NULL || comes_before(s, found))) {
+            found = s;
+            *unit_idx = choose_start(s, starts, class_idx);
+        }
+    }
+    return found;
+}
+
 struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsigned *unit_idx) {
-    struct superslab *s = choose_in_tier(HAK_TIER_HOT, units, class_idx, unit_idx);
+    struct superslab *s = choose_kept(units, class_idx, unit_idx);
+    if (s == NULL) {
+        s = choose_in_tier(HAK_TIER_HOT, units, class_idx, unit_idx);
+    }
     if (s == NULL) {
         s = choose_in_tier(HAK_TIER_DRAINING, units, class_idx, unit_idx);
     }

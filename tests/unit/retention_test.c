@@ -12,6 +12,18 @@
 #define WINDOW_MS 1000u
 #define PROOFS    2u /* cycles until the floor rises */
 
+/* As after a peak that is far above all that a test keeps, however long ago: that bounds nothing. */
+static struct retention used_much(void) {
+    struct retention r = {0};
+    hak_retention_note_used(&r, SIZE_MAX / 4);
+    return r;
+}
+
+static void note_peak_and_fall(struct retention *r, size_t peak_bytes, size_t used_bytes) {
+    hak_retention_note_used(r, peak_bytes);
+    hak_retention_note_used(r, used_bytes);
+}
+
 /* A second in which CYCLE bytes are given back and wanted again. */
 static uint64_t ping_pong_second(struct retention *r, uint64_t now_ms) {
     hak_retention_note_purged(r, CYCLE, now_ms);
@@ -37,14 +49,14 @@ static uint64_t raise_floor(struct retention *r) {
 
 static void floor_is_a_base_and_a_share_of_what_is_live(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     assert_int_equal(hak_retention_floor_bytes(&r, 0, 5), hak_retention_base_bytes());
     assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), hak_retention_base_bytes() + 80 * MIB / 64);
 }
 
 static void floor_rises_after_two_seconds_of_ping_pong(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = ping_pong_second(&r, 1000000);
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
     now_ms = ping_pong_second(&r, now_ms);
@@ -60,7 +72,7 @@ static uint64_t cycle(struct retention *r, uint64_t later_ms, uint64_t now_ms) {
 
 static void short_cycles_prove_as_much_as_long_ones(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = 1000000;
     now_ms = cycle(&r, 1, now_ms);
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
@@ -72,7 +84,7 @@ static void short_cycles_prove_as_much_as_long_ones(void **state) {
 
 static void what_is_missed_late_proves_nothing(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = 1000000;
     for (unsigned i = 0; i < 10; i++) {
         now_ms = cycle(&r, 1001, now_ms);
@@ -86,7 +98,7 @@ static void what_is_missed_late_proves_nothing(void **state) {
 /* Faulting in what comes back slowly costs less than the memory would. */
 static void what_is_missed_slowly_proves_nothing(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = 1000000;
     for (unsigned i = 0; i < 10; i++) {
         now_ms = cycle(&r, 400, now_ms);
@@ -102,7 +114,7 @@ static void what_is_missed_slowly_proves_nothing(void **state) {
 /* A heap that goes back and forth by little purges little at a time. */
 static void small_cycles_prove_together(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = 1000000;
     for (unsigned i = 0; i < 4; i++, now_ms++) {
         assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes());
@@ -115,7 +127,7 @@ static void small_cycles_prove_together(void **state) {
 /* A program that frees on and on meanwhile hands out a little: its purging is right. */
 static void a_long_purge_is_no_cycle(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = 1000000;
     for (unsigned i = 0; i < 300; i++, now_ms += 100) {
         hak_retention_note_purged(&r, MIB, now_ms);
@@ -126,7 +138,7 @@ static void a_long_purge_is_no_cycle(void **state) {
 
 static void memory_that_is_not_wanted_again_raises_nothing(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = 1000000;
     for (unsigned second = 0; second < 10; second++, now_ms += WINDOW_MS) {
         hak_retention_note_purged(&r, CYCLE, now_ms);
@@ -137,7 +149,7 @@ static void memory_that_is_not_wanted_again_raises_nothing(void **state) {
 
 static void raised_floor_is_bounded_by_the_option(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = raise_floor(&r);
     for (unsigned second = 0; second < 20; second++) {
         now_ms = ping_pong_second(&r, now_ms);
@@ -150,7 +162,7 @@ static void raised_floor_is_bounded_by_the_option(void **state) {
 static void a_share_of_what_is_live_needs_proof_but_not_the_option(void **state) {
     (void)state;
     const size_t live_bytes = 1024 * MIB, share_bytes = live_bytes / 8 - live_bytes / 64;
-    struct retention r = {0};
+    struct retention r = used_much();
     size_t option_bytes = (size_t)hak_options.retain_mb * MIB;
     size_t base_bytes = hak_retention_base_bytes();
     uint64_t now_ms = 1000000;
@@ -178,7 +190,7 @@ static void set_retain_mb(unsigned mb) {
 
 static void without_the_option_nothing_is_proved(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     set_retain_mb(0);
     uint64_t now_ms = 1000000;
     (void)hak_retention_floor_bytes(&r, 1024 * MIB, now_ms);
@@ -193,7 +205,7 @@ static void without_the_option_nothing_is_proved(void **state) {
 /* What the large floor has risen by is taken off what this one may, and the other way round. */
 static void two_floors_share_the_option(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     size_t bound_bytes = (size_t)hak_options.retain_mb * MIB;
     hak_retention_note_raised(HAK_RETAINER_LARGE, bound_bytes - 8 * MIB);
     uint64_t now_ms = raise_floor(&r);
@@ -206,7 +218,7 @@ static void two_floors_share_the_option(void **state) {
 
 static void raised_floor_stays_while_its_memory_is_used(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = raise_floor(&r);
     for (unsigned second = 0; second < 60; second++) {
         now_ms = reuse_second(&r, 0, now_ms);
@@ -217,7 +229,7 @@ static void raised_floor_stays_while_its_memory_is_used(void **state) {
 
 static void raised_floor_falls_when_its_memory_lies_unused(void **state) {
     (void)state;
-    struct retention r = {0};
+    struct retention r = used_much();
     uint64_t now_ms = raise_floor(&r);
     for (unsigned second = 0; second < 6; second++) { /* half of the rest beyond the base each */
         now_ms = reuse_second(&r, CYCLE, now_ms);
@@ -318,6 +330,37 @@ static void a_container_bounds_the_floor_of_large_blocks(void **state) {
     assert_int_equal(excess_last, excess_after);
 }
 
+/* Of what cycles have proved, no more than would be in use at the peak, and an eighth of that. */
+static void what_is_kept_and_used_hardly_exceeds_the_peak(void **state) {
+    (void)state;
+    struct retention r = {0};
+    note_peak_and_fall(&r, 16 * MIB, 16 * MIB);
+    uint64_t now_ms = cycle(&r, 1, cycle(&r, 1, 1000000));
+    size_t base_bytes = hak_retention_base_bytes();
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), base_bytes + 2 * MIB);
+    hak_retention_note_used(&r, 10 * MIB);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), base_bytes + 8 * MIB);
+    hak_retention_note_used(&r, 0);
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), base_bytes + CYCLE);
+}
+
+static void a_peak_is_forgotten_by_halves(void **state) {
+    (void)state;
+    struct retention r = {0};
+    note_peak_and_fall(&r, 24 * MIB, 8 * MIB);
+    uint64_t now_ms = cycle(&r, 1, cycle(&r, 1, 1000000));
+    static const size_t peaks[] = {24 * MIB, 24 * MIB, 16 * MIB, 12 * MIB,
+                                   10 * MIB}; /* the peak was in the first second */
+    for (unsigned second = 0; second < COUNT_OF(peaks); second++) {
+        size_t wanted_bytes = peaks[second] + peaks[second] / 8 - 8 * MIB;
+        size_t kept_bytes = wanted_bytes < CYCLE ? wanted_bytes : CYCLE;
+        assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + kept_bytes);
+        now_ms += WINDOW_MS;
+    }
+    note_peak_and_fall(&r, 20 * MIB, 8 * MIB); /* a new one counts at once */
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 29 * MIB / 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
@@ -334,6 +377,8 @@ int main(void) {
         cmocka_unit_test(two_floors_share_the_option),
         cmocka_unit_test(raised_floor_stays_while_its_memory_is_used),
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
+        cmocka_unit_test(what_is_kept_and_used_hardly_exceeds_the_peak),
+        cmocka_unit_test(a_peak_is_forgotten_by_halves),
         cmocka_unit_test(large_floor_stays_raised_for_a_thread_with_an_older_clock),
         cmocka_unit_test(a_level_of_large_blocks_raises_their_floor_beyond_the_option),
         cmocka_unit_test(a_container_bounds_the_floor_of_large_blocks),

@@ -263,6 +263,7 @@ static void the_floor_stays_raised_for_a_thread_with_an_older_clock(void **state
     (void)state;
     struct retention retention = {0};
     uint64_t now_ms = 1000000;
+    hak_retention_note_used(&retention, 1024 * MIB); /* so much that it bounds nothing */
     for (unsigned second = 0; second < 5; second++, now_ms += 1000) {
         hak_retention_note_purged(&retention, 8 * MIB, now_ms);
         hak_retention_note_missed(&retention, 8 * MIB, now_ms);

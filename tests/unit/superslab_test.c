@@ -34,6 +34,8 @@ static int take_what_is_mapped(void **state) {
         fillers[filler_count] = hak_superslab_take_units(1, 0);
     }
     CHECK(hak_superslab_count().empty == 0);
+    hak_superslab_pool.retention.raised_bytes = 0; /* what tests give back and take again proves cycles */
+    hak_superslab_pool.retention.proofs = 0;
     return 0;
 }
 
@@ -134,6 +136,37 @@ static void dirty_units_are_preferred(void **state) {
     give(a, 4, 10, false);
     give(a, 12, 20, false);
     give(a, 21, UNITS, false);
+}
+
+/* A dirty unit of an emptier SuperSlab, and one without pages of a fuller one: which is handed out? */
+static bool is_dirty_one_taken(void) {
+    struct superslab *fuller = new_full(a);
+    struct superslab *emptier = new_full(b);
+    give(a, 0, 2, true);
+    give(b, 0, 4, true);
+    give(b, 4, 6, false);
+    struct slab *unit = hak_superslab_take_units(1, 0);
+    bool is_of_fuller = hak_superslab_of(unit) == fuller && unit->is_zero;
+    bool is_dirty = hak_superslab_of(unit) == emptier && !unit->is_zero;
+    assert_true(is_of_fuller != is_dirty);
+    hak_superslab_give_units(unit, unit->is_zero);
+    give(a, 2, UNITS, false);
+    give(b, 6, UNITS, false);
+    return is_dirty;
+}
+
+static void without_proved_cycles_the_fullest_comes_first(void **state) {
+    (void)state;
+    assert_int_equal(hak_superslab_pool.retention.raised_bytes, 0);
+    assert_false(is_dirty_one_taken());
+}
+
+static void where_cycles_are_proved_units_with_pages_come_first(void **state) {
+    (void)state;
+    hak_superslab_pool.retention.raised_bytes = MIB;
+    bool is_dirty = is_dirty_one_taken();
+    hak_superslab_pool.retention.raised_bytes = 0;
+    assert_true(is_dirty);
 }
 
 /* As if all of it, or one block of it, had been handed out. */
@@ -425,6 +458,8 @@ int main(void) {
         TEST(the_fullest_superslab_is_asked_first),
         TEST(runs_are_contiguous_and_disjoint),
         TEST(dirty_units_are_preferred),
+        TEST(without_proved_cycles_the_fullest_comes_first),
+        TEST(where_cycles_are_proved_units_with_pages_come_first),
         TEST(a_unit_with_few_pages_is_to_be_had_while_there_is_one),
         TEST(light_units_are_less_dirt),
         TEST(a_whole_superslab_comes_back_without_light_units),
