@@ -2,15 +2,13 @@
  * superslab_pool.c - see superslab_pool.h.
  *
  * Tiers: a HOT SuperSlab becomes DRAINING when a quarter or less of it is used, and HOT again at half: the
- * distance keeps it from swinging. Buckets by number of free units give the fullest one that can serve in a
- * few steps.
+ * distance keeps it from swinging.
  */
 #include "slab/superslab_pool.h"
 #include "base/assert.h"
 #include "base/hint.h"
 #include "conf/options.h"
 #include "os/os.h"
-#include "slab/chance.h"
 #include "slab/dirty.h"
 #include "slab/purge.h"
 #include "slab/thin.h"
@@ -22,10 +20,6 @@
 #define ALL_UNITS          UINT32_MAX
 #define DRAINING_USED_MAX  8u
 #define HOT_AGAIN_USED_MIN 16u
-
-/* SuperSlabs that are looked at for a unit with few pages or none, and for units that have theirs. */
-#define LIGHT_LOOKS_MAX 16u
-#define KEPT_LOOKS_MAX  32u
 
 _Alignas(HAK_CACHE_LINE_BYTES) struct superslab_pool hak_superslab_pool;
 
@@ -296,119 +290,6 @@ struct superslab *hak_superslab_pop_spare(void) {
         hak_superslab_pool.spare = s->next;
     }
     return s;
-}
-
-/* Where `units` free units in a row start: dirty ones first, they are in memory already. 0 if there are none.
- */
-static uint32_t run_starts(const struct superslab *s, unsigned units) {
-    uint32_t dirty_starts = hak_runs_of(hak_superslab_dirty(s), units);
-    return dirty_starts != 0 ? dirty_starts : hak_runs_of(s->free_units, units);
-}
-
-/*
- * One of the possible starts: where a slab of the class lay last, because its blocks then lie on the cache
- * lines that they lay on before, else the lowest. Any of them if that is to be left to chance.
- */
-static unsigned choose_start(const struct superslab *s, uint32_t starts, unsigned class_idx) {
-    if (hak_options.randomize) {
-        return hak_chance_bit(starts);
-    }
-    for (uint32_t left = starts & ~s->zero_units; left != 0; left &= left - 1) {
-        if (s->slabs[hak_ctz32(left)].class_idx == class_idx) {
-            return hak_ctz32(left);
-        }
-    }
-    return hak_ctz32(starts);
-}
-
-/* The fullest SuperSlab of a tier that has `units` free units in a row. */
-static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsigned class_idx,
-                                        unsigned *unit_idx) {
-    for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
-        struct superslab *found = NULL;
-        for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
-            uint32_t starts = run_starts(s, units);
-            if (starts == 0) {
-                continue;
-            }
-            found = s;
-            *unit_idx = choose_start(s, starts, class_idx);
-            if (!hak_options.randomize || hak_chance_below(2) != 0) {
-                return found;
-            }
-        }
-        if (found != NULL) {
-            return found;
-        }
-    }
-    return NULL;
-}
-
-/* Whether units of the one are to be handed out before those of the other. */
-static bool comes_before(const struct superslab *s, const struct superslab *other) {
-    return s->tier != other->tier ? s->tier < other->tier
-                                  : hak_popcount32(s->free_units) < hak_popcount32(other->free_units);
-}
-
-/*
- * Of the SuperSlabs that have had something to purge for the shortest time, the first to hand out from that
- * has `units` dirty units in a row, if the floor has risen: what is kept for a proved cycle is wanted then,
- * wherever it lies. Else they serve where they fit best, and more of what slabs never use has no pages. NULL
- * if there is none.
- */
-static struct superslab *choose_kept(unsigned units, unsigned class_idx, unsigned *unit_idx) {
-    const struct superslab_pool *pool = &hak_superslab_pool;
-    struct superslab *found = NULL;
-    if (pool->retention.raised_bytes == 0 || pool->dirty_units < units || hak_options.randomize) {
-        return NULL;
-    }
-    struct superslab *s = pool->dirty.newest;
-    for (unsigned looked = 0; s != NULL && looked < KEPT_LOOKS_MAX; looked++, s = s->dirty_prev) {
-        uint32_t starts = hak_runs_of(hak_superslab_dirty(s), units);
-        if (starts != 0 && (found == NULL || comes_before(s, found))) {
-            found = s;
-            *unit_idx = choose_start(s, starts, class_idx);
-        }
-    }
-    return found;
-}
-
-struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsigned *unit_idx) {
-    struct superslab *s = choose_kept(units, class_idx, unit_idx);
-    if (s == NULL) {
-        s = choose_in_tier(HAK_TIER_HOT, units, class_idx, unit_idx);
-    }
-    if (s == NULL) {
-        s = choose_in_tier(HAK_TIER_DRAINING, units, class_idx, unit_idx);
-    }
-    if (s == NULL) {
-        s = hak_superslab_pool.lru_newest; /* the one most recently emptied: the likeliest to be in memory */
-        *unit_idx = s != NULL ? choose_start(s, run_starts(s, units), class_idx) : 0;
-    }
-    return s;
-}
-
-/* Of the fullest HOT SuperSlabs that have a free unit, the first that has a light or else a zero one. */
-static struct superslab *choose_light(bool is_zero, unsigned *unit_idx) {
-    unsigned looks = LIGHT_LOOKS_MAX;
-    for (unsigned free = 1; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
-        for (struct superslab *s = hak_superslab_pool.buckets[HAK_TIER_HOT][free]; s != NULL; s = s->next) {
-            uint32_t starts = is_zero ? s->zero_units : hak_superslab_dirty(s) & s->light_units;
-            if (starts != 0) {
-                *unit_idx = hak_options.randomize ? hak_chance_bit(starts) : hak_ctz32(starts);
-                return s;
-            }
-            if (--looks == 0) {
-                return NULL;
-            }
-        }
-    }
-    return NULL;
-}
-
-struct superslab *hak_superslab_choose_light(unsigned *unit_idx) {
-    struct superslab *s = hak_superslab_pool.light_units != 0 ? choose_light(false, unit_idx) : NULL;
-    return s != NULL ? s : choose_light(true, unit_idx);
 }
 
 void hak_superslab_note_owed(void) {
