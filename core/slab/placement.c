@@ -10,7 +10,7 @@
 
 /* SuperSlabs that are looked at for a unit with few pages or none, and for units that have theirs. */
 #define LIGHT_LOOKS_MAX 16u
-#define KEPT_LOOKS_MAX  32u
+#define KEPT_LOOKS_MAX  8u
 
 /* Where `units` free units in a row start: dirty ones first, they are in memory already. 0 if there are none.
  */
