@@ -42,10 +42,10 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted);
 /* So much is live now, in blocks of this floor. Under hak_large_lock. */
 void hak_parked_note_live(size_t live_bytes);
 
-/* Whether a run of `run_bytes` may serve a request of `bytes`, both
- * whole OS pages, on loan. */
+/* A run on loan is at most so many times as long as what it was asked for. */
 #define HAK_PARKED_LOAN_FACTOR 2u
 
+/* Whether a run of `run_bytes` may serve a request of `bytes`, both whole OS pages, on loan. */
 HAK_INLINE bool hak_parked_may_lend(size_t bytes, size_t run_bytes) {
     return bytes <= run_bytes && run_bytes <= bytes * HAK_PARKED_LOAN_FACTOR;
 }
