@@ -164,7 +164,7 @@ def _patterns(cores: int) -> List[Row]:
             is_grown=False,
             lines=TIME + (Line("realloc", "realloc", "ns"), Line("realloc_faults", "faults", "faults")),
         ),
-        Row("buffers", "buffers", 200000, 1, threads=many),
+        Row("buffers", "mid_mt_gap", 200000, 1, threads=many, mode="buffers"),
         Row("calloc_large", "calloc_large", 1000, 8, sets="qbf", lines=TIME + (faults,)),
         Row("large 5-25M", "large", 100, 8, mode="huge", sets="qbf", lines=TIME + (faults,)),
         Row("large 64K-1M", "large", 2000, 64, mode="mid", lines=TIME + (faults,)),

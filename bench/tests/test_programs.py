@@ -14,8 +14,7 @@ SMALL = ["1000", "32", "7"]
 VARIANTS = {
     "random_mixed": [[]],
     "tiny_hot": [["--mode=touched"], ["--mode=untouched"]],
-    "mid_mt_gap": [["--threads=1"], ["--threads=3"]],
-    "buffers": [["--threads=1"], ["--threads=3"]],
+    "mid_mt_gap": [["--threads=1"], ["--threads=3"], ["--mode=buffers", "--threads=1"], ["--mode=buffers", "--threads=3"]],
     "larson": [["--threads=1"], ["--threads=4"]],
     "thread_churn": [["--threads=2"]],
     "batch": [["--mode=fifo"], ["--mode=lifo"], ["--mode=random"]],

@@ -94,10 +94,6 @@ HAK_INLINE unsigned hak_extent_handed_pages(const struct hak_extent *extent, con
     return hak_extent_handed(extent, p) & HAK_HANDED_PAGES;
 }
 
-HAK_INLINE bool hak_extent_is_on_loan(const struct hak_extent *extent, const void *p) {
-    return (hak_extent_handed(extent, p) & HAK_HANDED_ON_LOAN) != 0;
-}
-
 /* The first page of the run of the program's that starts exactly at `p`; HAK_NO_PAGE when none does. */
 unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p);
 

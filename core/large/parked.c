@@ -33,9 +33,7 @@
 /* Few are out on loan, since nobody has what they are longer by. */
 #define LOANS_MAX 4u /* of a shard */
 
-/* Runs that were freed under the lock within so short a time: buffers come and go fast, whatever their
- * lengths.
- */
+/* Runs that were freed under the lock within so short a time: buffers of any length come and go fast. */
 #define BUSY_FREES 512u
 #define BUSY_MS    8u
 
@@ -49,11 +47,15 @@ struct shard {
     _Alignas(HAK_CACHE_LINE_BYTES) _Atomic uintptr_t slots[SLOTS];
 };
 
-HAK_READ_MOSTLY static _Atomic bool was_much_live; /* written under hak_large_lock, */
-HAK_READ_MOSTLY static _Atomic bool was_busy;      /* and so is this, */
-HAK_READ_MOSTLY static _Atomic size_t bytes_bound = HAK_PARKED_SHARD_BYTES; /* and so is this: of a shard */
-static uint64_t busy_since_ms;                                              /* under hak_large_lock, */
-static unsigned busy_frees; /* and so is this: runs freed since then */
+/* Written under hak_large_lock. */
+HAK_READ_MOSTLY static _Atomic bool was_much_live;
+HAK_READ_MOSTLY static _Atomic bool was_busy;
+HAK_READ_MOSTLY static _Atomic size_t bytes_bound = HAK_PARKED_SHARD_BYTES; /* of a shard */
+
+/* Under hak_large_lock: runs freed there, and since when. */
+static unsigned busy_frees;
+static uint64_t busy_since_ms;
+
 HAK_CONTENDED static struct shard shards[HAK_PARKED_SHARDS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
@@ -286,9 +288,8 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
         count_gone(shard, pages);
         return false;
     }
-    unsigned loans = loans_out(shard);
-    if (handed != pages && loans != 0) {
-        set_loans_out(shard, loans - 1);
+    if ((handed & HAK_HANDED_ON_LOAN) != 0 && loans_out(shard) != 0) {
+        set_loans_out(shard, loans_out(shard) - 1);
     }
     return true;
 }

@@ -156,10 +156,16 @@ static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, s
     return HAK_RUN_HELD;
 }
 
+/* Whether the run at `p`, `old_bytes` long, is what a request of `bytes` could get. */
+static bool fits_as_it_is(const struct hak_extent *extent, const void *p, size_t bytes, size_t old_bytes) {
+    size_t whole_bytes = hak_os_page_round(bytes);
+    bool is_on_loan = (hak_extent_handed(extent, p) & HAK_HANDED_ON_LOAN) != 0;
+    return is_on_loan ? hak_parked_may_lend(whole_bytes, old_bytes) : whole_bytes == old_bytes;
+}
+
 enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, size_t *old_bytes) {
     *old_bytes = hak_run_bytes(extent, p);
-    if (*old_bytes == hak_os_page_round(bytes) /* which is not 0 */ ||
-        (hak_extent_is_on_loan(extent, p) && hak_parked_may_lend(hak_os_page_round(bytes), *old_bytes))) {
+    if (fits_as_it_is(extent, p, bytes, *old_bytes)) { /* and is live, since `bytes` is not 0 */
         return HAK_RUN_RESIZED;
     }
     size_t page_bytes = hak_os_page_bytes();

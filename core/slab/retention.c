@@ -76,11 +76,13 @@ static void close_window(struct retention *r) {
 }
 
 static void age(struct retention *r, uint64_t now_ms) {
+    if (r->window_start_ms == 0) { /* the first one begins */
+        r->window_start_ms = now_ms;
+    }
     if (now_ms < r->window_start_ms + WINDOW_MS) {
         return;
     }
-    uint64_t lapsed =
-        r->window_start_ms == 0 ? 0 : (now_ms - r->window_start_ms) / WINDOW_MS; /* 0: the first */
+    uint64_t lapsed = (now_ms - r->window_start_ms) / WINDOW_MS;
     for (uint64_t i = 0; i < lapsed && i < LAPSED_WINDOWS_MAX; i++) {
         close_window(r);
     }

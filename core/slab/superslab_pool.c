@@ -97,7 +97,25 @@ static void update_dirty_list(struct superslab *s) {
     }
 }
 
-/* The counterpart of detach(), after masks or tier changed. */
+/* Units that slabs have: none of SuperSlabs that are lent whole. */
+static size_t units_in_use(void) {
+    const struct superslab_pool *pool = &hak_superslab_pool;
+    return (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
+}
+
+/* What changes with every change of the sums: the least that lay idle, the most in use, and whether thin
+ * slabs matter. */
+static void note_sums(void) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    size_t in_use = units_in_use();
+    bool matters = in_use >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
+    hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
+    hak_retention_note_used(&pool->retention,
+                            in_use * HAK_UNIT_BYTES + pool->whole_count * HAK_SUPERSLAB_BYTES);
+    hak_hint_set(&hak_thin_matters, matters);
+}
+
+/* The counterpart of detach(), after masks, tier or the counts of SuperSlabs changed. */
 static void attach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
     pool->free_units += hak_popcount32(s->free_units);
@@ -110,18 +128,7 @@ static void attach(struct superslab *s) {
         bucket_link(s);
     }
     update_dirty_list(s);
-}
-
-/* What changes with every change of the sums: the least that lay idle, the most in use, and whether thin
- * slabs matter. */
-static void note_sums(void) {
-    struct superslab_pool *pool = &hak_superslab_pool;
-    size_t used_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
-    bool matters = used_units >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
-    hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
-    hak_retention_note_used(&pool->retention,
-                            used_units * HAK_UNIT_BYTES + pool->whole_count * HAK_SUPERSLAB_BYTES);
-    hak_hint_set(&hak_thin_matters, matters);
+    note_sums();
 }
 
 static enum hak_tier tier_for(const struct superslab *s) {
@@ -150,7 +157,6 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
     attach(s);
-    note_sums();
 }
 
 /* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
@@ -198,12 +204,10 @@ bool hak_superslab_may_be_huge(void) {
     if (pool->mapped_count < HUGE_AFTER_SUPERSLABS) {
         return false;
     }
-    size_t all_units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
-    size_t used_units = all_units - pool->free_units;
     /* Some have begun a moment ago, some are nearly through. */
     size_t begun_units = hak_atomic_load_relaxed(&hak_slab_begun_units) / 2; /* relaxed: a statistic */
     size_t unused_units = pool->huge_zero_units + begun_units + HAK_UNITS_PER_SUPERSLAB;
-    return unused_units <= used_units / HUGE_UNUSED_SHARE;
+    return unused_units <= units_in_use() / HUGE_UNUSED_SHARE;
 }
 
 bool hak_superslab_clear_huge(struct superslab *s) {
@@ -213,7 +217,6 @@ bool hak_superslab_clear_huge(struct superslab *s) {
         s->is_huge = false;
         s->zero_units = s->light_units = 0; /* the huge page has memory there */
         attach(s);
-        note_sums();
     }
     s->is_huge = false;
     return was_huge;
@@ -228,7 +231,6 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
     attach(s);
-    note_sums();
 }
 
 void hak_superslab_free_to_whole(struct superslab *s) {
@@ -251,7 +253,6 @@ static void none_to_free(struct superslab *s, uint32_t zero_units) {
     s->light_units = 0;
     s->tier = HAK_TIER_FREE;
     attach(s);
-    note_sums();
 }
 
 void hak_superslab_whole_to_free(struct superslab *s, uint32_t zero_units) {
@@ -304,8 +305,7 @@ void hak_superslab_note_paid(void) {
 
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    size_t units = (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB;
-    size_t live_bytes = (units - pool->free_units) * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
+    size_t live_bytes = units_in_use() * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
     return hak_retention_floor_bytes(&pool->retention, live_bytes, now_ms);
 }
 

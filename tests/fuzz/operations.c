@@ -76,12 +76,8 @@ static bool is_right_length(const struct request *request, size_t usable_bytes, 
         return usable_bytes == request->bytes || (!request->is_plain && usable_bytes % 4096 == 0);
     }
     size_t good_bytes = hak_good_size(request->bytes);
-    size_t most_bytes = good_bytes;
-    if (request->bytes > 32768) { /* of a run that was parked: an eighth more, or on loan */
-        most_bytes += good_bytes <= PARKED_BYTES_MAX / 2 ? good_bytes
-                      : good_bytes <= PARKED_BYTES_MAX   ? PARKED_BYTES_MAX - good_bytes
-                                                         : 0;
-    }
+    bool may_be_parked = request->bytes > 32768 && good_bytes <= PARKED_BYTES_MAX;
+    size_t most_bytes = may_be_parked ? hak_smaller(good_bytes * 2, PARKED_BYTES_MAX) : good_bytes;
     return !request->is_plain || !is_as_usual || (usable_bytes >= good_bytes && usable_bytes <= most_bytes) ||
            (fuzz_is_sampling() && usable_bytes == request->bytes);
 }

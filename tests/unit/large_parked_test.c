@@ -127,20 +127,35 @@ static void after_the_look(void) {
     (void)hak_large_trim(0);
 }
 
+/* A request of `pages` with only a run of `parked_pages` parked: what it gets; whether that is the run. */
+static char *request_beside(unsigned pages, unsigned parked_pages, bool *is_taken) {
+    size_t page_bytes = hak_os_page_bytes();
+    char *p = must_alloc(parked_pages * page_bytes);
+    release(p);
+    CHECK(parked_blocks() == 1);
+    char *q = must_alloc(pages * page_bytes);
+    *is_taken = parked_blocks() == 0;
+    CHECK(*is_taken == (q == p));
+    CHECK(usable(q) == (*is_taken ? parked_pages : pages) * page_bytes);
+    check_sound();
+    (void)hak_large_trim(0);
+    return q;
+}
+
+/* Whether such a request takes the run. */
+static bool takes_it(unsigned pages, unsigned parked_pages) {
+    bool is_taken;
+    release(request_beside(pages, parked_pages, &is_taken));
+    (void)hak_large_trim(0);
+    return is_taken;
+}
+
 enum { LOANS = 4, LONG_PAGES = 20, SHORT_PAGES = 11 };
 
 /* A request for much less than the only run that is parked; whether that is lent. */
 static bool is_lent(char **block) {
-    char *p = must_alloc(LONG_PAGES * hak_os_page_bytes());
-    release(p);
-    CHECK(parked_blocks() == 1);
-    *block = must_alloc(SHORT_PAGES * hak_os_page_bytes());
-    CHECK(usable(*block) == (*block == p ? LONG_PAGES : SHORT_PAGES) * hak_os_page_bytes());
-    check_sound();
-    bool is_taken = *block == p;
-    if (!is_taken) {
-        (void)hak_large_trim(0);
-    }
+    bool is_taken;
+    *block = request_beside(SHORT_PAGES, LONG_PAGES, &is_taken);
     return is_taken;
 }
 
@@ -197,11 +212,7 @@ static void a_run_of_more_than_twice_the_length_is_not_lent(void **state) {
     (void)state;
     be_busy();
     after_the_look();
-    char *p = must_alloc((2 * SHORT_PAGES + 1) * hak_os_page_bytes());
-    release(p);
-    char *q = must_alloc(SHORT_PAGES * hak_os_page_bytes());
-    assert_int_equal(usable(q), SHORT_PAGES * hak_os_page_bytes());
-    release(q);
+    assert_false(takes_it(SHORT_PAGES, 2 * SHORT_PAGES + 1));
     check_all_freed();
 }
 
@@ -246,23 +257,6 @@ static void buffers_that_come_and_go_slowly_are_not(void **state) {
     pass_buffers(4096, 2);
     assert_int_equal(parked_blocks(), 0);
     check_all_freed();
-}
-
-/* A request of `pages` with only a run of `parked_pages` parked. */
-static bool takes_it(unsigned pages, unsigned parked_pages) {
-    size_t page_bytes = hak_os_page_bytes();
-    char *p = must_alloc(parked_pages * page_bytes);
-    release(p);
-    CHECK(parked_blocks() == 1);
-    char *q = must_alloc(pages * page_bytes);
-    bool is_taken = parked_blocks() == 0;
-    CHECK(is_taken == (q == p));
-    CHECK(usable(q) == (is_taken ? parked_pages : pages) * page_bytes);
-    check_sound();
-    (void)hak_large_trim(0);
-    release(q);
-    (void)hak_large_trim(0);
-    return is_taken;
 }
 
 static void a_run_that_is_an_eighth_longer_will_do(void **state) {
