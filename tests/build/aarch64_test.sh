@@ -23,9 +23,10 @@ expect 'compiles' make -s CC="$cross" CXX=${cross%gcc}g++ \
     LDFLAGS="-Wl,--dynamic-linker=$libc/ld-linux-aarch64.so.1 -Wl,-rpath,$libc" libhakmem.so "${programs[@]/#/build/bench/}" \
     "${replays[@]/#/build/fuzz/release/replay-}"
 
-# A child that is forked while the emulator holds a lock of its own waits for ever, and takes no other signal.
+# A child that is forked while the emulator holds a lock of its own waits for ever and takes no other signal: it would
+# outlive its parent, and keep who reads its output waiting.
 emulated() {
-    timeout -k 5 120 qemu-aarch64-static "$@"
+    timeout -s KILL 120 qemu-aarch64-static "$@"
 }
 
 # preloaded PROGRAM ARGUMENTS...: runs to its end on hakmem.
