@@ -290,12 +290,31 @@ HAK_ALWAYS_INLINE void send_home(struct heap *heap, void *block, hak_header *hea
     hak_homeward_add(heap, block, class_idx);
 }
 
-/* Apart, so that small blocks are spared the frame that its questions need. */
+/* Apart, so that the others are spared the frame that this needs. */
+static HAK_NOINLINE void free_foreign_widening(void *block, hak_header *header, unsigned class_idx,
+                                               hak_word word, const char *function) {
+    struct heap *heap = hak_tls.heap;
+    if (hak_homeward_widen(heap, class_idx) && hak_homeward_stays(heap, word)) {
+        hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
+        return;
+    }
+    send_home(heap, block, header, class_idx, function);
+}
+
+/* Apart, so that small blocks are spared the registers that its questions need. */
 static HAK_NOINLINE void free_foreign_of_many_lines(void *block, hak_header *header, unsigned class_idx,
                                                     hak_word word, const char *function) {
     struct heap *heap = hak_tls.heap;
-    if (hak_homeward_may_stay(heap, class_idx, word)) {
-        hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
+    struct class_state *state = &heap->classes[class_idx];
+    struct block_ref *top = hak_tls.top[class_idx];
+    size_t cached = (size_t)(top - &state->array[1]);
+    if (cached < state->staying_blocks) {
+        if (hak_homeward_stays(heap, word)) {
+            hak_push_to(top, block, header, HAK_HEADER_LIVE + class_idx, function);
+            return;
+        }
+    } else if (cached < state->staying_max) {
+        free_foreign_widening(block, header, class_idx, word, function);
         return;
     }
     send_home(heap, block, header, class_idx, function);

@@ -255,20 +255,26 @@ HAK_ALWAYS_INLINE bool hak_first_is_live(const struct hak_registry *registry, ha
     return !hak_atomic_byte_differs_relaxed(*header, live_header);
 }
 
-/* Puts a live block of an own slab, or one that may stay (homeward.h), on top of its class's cache. */
+/* Puts a live block on top of its class's cache, which has room. */
+HAK_ALWAYS_INLINE void hak_push_to(struct block_ref *top, void *block, hak_header *header, size_t live_header,
+                                   const char *function) {
+    live_header = hak_in_register(live_header); /* each use has the difference in its address, as in malloc */
+    hak_live_to_cached(header, block, live_header - HAK_HEADER_LIVE, function);
+    *top = (struct block_ref){.block = block, .header = header};
+    hak_tls.top[live_header - HAK_HEADER_LIVE] = top + 1;
+    hak_count_free(live_header - HAK_HEADER_LIVE);
+}
+
+/* The same for a block of an own slab, whether there is room or not. */
 HAK_ALWAYS_INLINE void hak_push_own(void *block, hak_header *header, size_t live_header,
                                     const char *function) {
-    live_header = hak_in_register(live_header); /* each use has the difference in its address, as in malloc */
+    live_header = hak_in_register(live_header); /* as above */
     struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE];
     if (HAK_UNLIKELY(top->block == HAK_CACHE_STOP)) {
         hak_free_no_room(block, header, function);
         return;
     }
-    live_header = hak_in_register(live_header);
-    hak_live_to_cached(header, block, live_header - HAK_HEADER_LIVE, function);
-    *top = (struct block_ref){.block = block, .header = header};
-    hak_tls.top[live_header - HAK_HEADER_LIVE] = top + 1;
-    hak_count_free(live_header - HAK_HEADER_LIVE);
+    hak_push_to(top, block, header, live_header, function);
 }
 
 /*

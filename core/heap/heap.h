@@ -48,6 +48,8 @@ struct class_state {
     uint16_t capacity_blocks;              /* 0 while cold */
     uint16_t refill_blocks;                /* how many a refill asks for */
     uint16_t refills_in_row;               /* since the last spill */
+    uint16_t staying_blocks;               /* while it has fewer, a foreign one may stay (homeward.h), */
+    uint16_t staying_max;                  /* or so many, if the thread's share has pages for them */
     uint8_t warm_count;                    /* slabs in `warm` */
     uint8_t heat;                          /* operations on this class while cold */
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
@@ -65,7 +67,7 @@ struct homeward {
     _Atomic unsigned count; /* blocks since the last flush: at least those that are not counted yet */
     unsigned count_max;     /* so many are counted at once, */
     int64_t bytes_left;     /* or so many bytes of blocks more */
-    int32_t pages_left;     /* that blocks which stay may pin, as it was when last counted */
+    int32_t pages_left;     /* that caches may pin beyond what each may in any case (staying_blocks) */
     uint32_t refusals_left; /* until it is counted anew */
     uint32_t row_left;      /* blocks that may stay before the thread allocates again, */
     int64_t until_slow;     /* which it has done when its own (struct hak_tls) is another */

@@ -11,6 +11,7 @@
 #define BATCH_IN_DEBT    4u    /* while memory is being given back: each block may be the last of its slab */
 #define UNCOUNTED_BLOCKS 4096u /* of all threads, which may all sleep then */
 #define REFUSALS         32u   /* blocks that go home before what is pinned is counted again */
+#define LITTLE_PART      8     /* of a share: less than that is not worth counting for */
 
 /* Bytes of blocks that may be uncounted, by profile: they may be all that keeps their slabs from retiring. */
 static const uint32_t bound_bytes[] = {
@@ -71,30 +72,55 @@ HAK_NOINLINE void hak_homeward_add_first(struct heap *heap, const void *block, u
     hak_homeward_note(heap, class_idx);
 }
 
-/* What all caches of larger blocks may pin now, whosever the blocks are. */
-static int32_t pinned_pages(struct heap *heap) {
+void hak_homeward_set_max(struct class_state *state, unsigned class_idx) {
+    size_t few = (HAK_STAYING_BYTES_MAX - 1) / hak_class_block_bytes[class_idx] + 1;
+    size_t some = state->refill_blocks * HAK_STAYING_REFILLS_MAX;
+    state->staying_max = (uint16_t)hak_smaller(few, some);
+    state->staying_blocks = (uint16_t)hak_smaller(state->staying_blocks, state->staying_max);
+}
+
+/* Each cache may have what it has, whosever the blocks are; the pages that they all may pin then. */
+static int32_t count_pinned_pages(struct heap *heap) {
     int32_t pages = 0;
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         if (hak_homeward_has_many_lines(c)) {
-            pages += (int32_t)hak_cache_count(heap, c) * hak_homeward_pinned_pages(hak_class_block_bytes[c]);
+            struct class_state *state = &heap->classes[c];
+            unsigned count = hak_cache_count(heap, c);
+            state->staying_blocks = (uint16_t)hak_smaller(count, state->staying_max);
+            pages += (int32_t)count * hak_homeward_pinned_pages(hak_class_block_bytes[c]);
         }
     }
     return pages;
 }
 
-HAK_NOINLINE bool hak_homeward_may_pin(struct heap *heap, int32_t pages) {
+/* Whether so many pages more may be pinned, when those that were left are used up. */
+static bool may_pin(struct heap *heap, int32_t pages) {
     struct homeward *homeward = &heap->homeward;
     homeward->pages_left = 0;
     if (homeward->refusals_left != 0) {
         homeward->refusals_left--;
         return false;
     }
-    int32_t left = (int32_t)share_of(hak_options.pinned_pages) - pinned_pages(heap) - pages;
-    if (left < 0) {
+    int32_t share = (int32_t)share_of(hak_options.pinned_pages);
+    int32_t left = share - count_pinned_pages(heap) - pages;
+    if (left < share / LITTLE_PART) {
         homeward->refusals_left = REFUSALS;
         return false;
     }
     homeward->pages_left = left;
+    return true;
+}
+
+bool hak_homeward_widen(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned count = hak_cache_count(heap, class_idx);
+    int32_t block_pages = hak_homeward_pinned_pages(hak_class_block_bytes[class_idx]);
+    int32_t pages = (int32_t)(count + 1 - state->staying_blocks) * block_pages;
+    heap->homeward.pages_left -= pages;
+    if (heap->homeward.pages_left < 0 && !may_pin(heap, block_pages)) {
+        return false;
+    }
+    state->staying_blocks = (uint16_t)(count + 1);
     return true;
 }
 

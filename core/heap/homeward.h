@@ -29,9 +29,14 @@ HAK_INLINE int32_t hak_homeward_pinned_pages(size_t block_bytes) {
     return (int32_t)(block_bytes / 4096 + 1);
 }
 
-/* As hak_homeward_may_stay() of a block that pins so many pages, when no more may be pinned as last counted.
+/* How many blocks a cache may have with foreign ones, after what its refills bring has changed. */
+void hak_homeward_set_max(struct class_state *state, unsigned class_idx);
+
+/*
+ * Whether the thread's share has pages for one block more than the class's cache has now; if so, they are the
+ * class's from now on. When the share is used up it is counted anew, from what all caches have.
  */
-bool hak_homeward_may_pin(struct heap *heap, int32_t pages);
+bool hak_homeward_widen(struct heap *heap, unsigned class_idx);
 
 /* Whether the thread has kept as many foreign blocks as may stay since it allocated last; else one fewer may.
  */
@@ -52,27 +57,17 @@ HAK_INLINE bool hak_homeward_has_many_lines(unsigned class_idx) {
     return hak_class_block_bytes[class_idx] > HAK_GOES_HOME_MAX_BYTES;
 }
 
-/* Whether hak_homeward_may_stay() is to be asked: a thread that frees alone caches none. */
+/* Whether a freed block of that class may stay, perhaps: a thread that frees alone caches none. */
 HAK_ALWAYS_INLINE bool hak_homeward_is_to_ask(unsigned class_idx) {
     return hak_homeward_has_many_lines(class_idx) && hak_tls.top[class_idx]->block != HAK_CACHE_STOP;
 }
 
 /*
- * Whether a freed block of that class, its unit's word given, stays: the caller then puts it on top of the
- * cache, which has room. What is moved out of a sparse slab (defrag.h), which has nobody's tag, does not.
+ * Whether a freed block, its unit's word given, stays where there is place for it: the caller then puts it on
+ * top of the cache. What is moved out of a sparse slab (defrag.h), which has nobody's tag, does not.
  */
-HAK_ALWAYS_INLINE bool hak_homeward_may_stay(struct heap *heap, unsigned class_idx, hak_word word) {
-    const struct class_state *state = &heap->classes[class_idx];
-    size_t block_bytes = hak_class_block_bytes[class_idx];
-    size_t cached = (size_t)(hak_tls.top[class_idx] - &state->array[1]);
-    if (cached >= state->refill_blocks * HAK_STAYING_REFILLS_MAX ||
-        cached * block_bytes >= HAK_STAYING_BYTES_MAX || hak_word_tag(word) == 0 ||
-        hak_homeward_is_in_row(&heap->homeward)) {
-        return false;
-    }
-    int32_t pages = hak_homeward_pinned_pages(block_bytes);
-    heap->homeward.pages_left -= pages;
-    return HAK_LIKELY(heap->homeward.pages_left >= 0) || hak_homeward_may_pin(heap, pages);
+HAK_ALWAYS_INLINE bool hak_homeward_stays(struct heap *heap, hak_word word) {
+    return hak_word_tag(word) != 0 && !hak_homeward_is_in_row(&heap->homeward);
 }
 
 /* Counts the blocks that are not counted yet. */

@@ -4,6 +4,7 @@
 #include "heap/unified_cache.h"
 #include "base/assert.h"
 #include "conf/options.h"
+#include "heap/homeward.h"
 #include "heap/supply.h"
 #include "heap/width.h"
 #include "meta/arena.h"
@@ -35,6 +36,13 @@ unsigned hak_cache_count(struct heap *heap, unsigned class_idx) {
     return state->array == NULL ? 0 : (unsigned)(*hak_heap_top_slot(heap, class_idx) - &state->array[1]);
 }
 
+static void set_refill(struct class_state *state, unsigned class_idx, unsigned blocks) {
+    if (blocks != state->refill_blocks) {
+        state->refill_blocks = (uint16_t)blocks;
+        hak_homeward_set_max(state, class_idx);
+    }
+}
+
 /* Replaces the array by one of another capacity that holds the same entries. False when out of memory. */
 static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
     struct class_state *state = &heap->classes[class_idx];
@@ -52,7 +60,7 @@ static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
     array[capacity + 1].block = HAK_CACHE_STOP;
     state->array = array;
     state->capacity_blocks = (uint16_t)capacity;
-    state->refill_blocks = (uint16_t)first_refill(capacity);
+    set_refill(state, class_idx, first_refill(capacity));
     *hak_heap_top_slot(heap, class_idx) = &array[1 + count];
     return true;
 }
@@ -111,7 +119,7 @@ static void adapt_to_export(struct heap *heap, unsigned class_idx) {
     if (first_refill(state->capacity_blocks) > few && capacity < state->capacity_blocks) {
         (void)resize(heap, class_idx, capacity);
     }
-    state->refill_blocks = (uint16_t)(few < state->capacity_blocks ? few : state->capacity_blocks);
+    set_refill(state, class_idx, few < state->capacity_blocks ? few : state->capacity_blocks);
 }
 
 /* A heap that only allocates asks for more at a time; each spill takes it back to a quarter of the capacity.
@@ -120,7 +128,7 @@ static void adapt_refill(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
     if (hak_options.tiny_refill_count != 0) {
         unsigned asked = hak_options.tiny_refill_count;
-        state->refill_blocks = (uint16_t)(asked < state->capacity_blocks ? asked : state->capacity_blocks);
+        set_refill(state, class_idx, asked < state->capacity_blocks ? asked : state->capacity_blocks);
         return;
     }
     state->refills_in_row += state->refills_in_row != UINT16_MAX;
@@ -133,7 +141,7 @@ static void adapt_refill(struct heap *heap, unsigned class_idx) {
         (void)grow(heap, class_idx);
     }
     if (state->refills_in_row > 1 && state->refill_blocks < state->capacity_blocks / 2) {
-        state->refill_blocks = (uint16_t)(state->refill_blocks * 2);
+        set_refill(state, class_idx, state->refill_blocks * 2u);
     }
 }
 
@@ -226,7 +234,7 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     if (is_ping_pong && !heap->row.is_ending && grow(heap, class_idx)) {
         return;
     }
-    state->refill_blocks = (uint16_t)first_refill(state->capacity_blocks);
+    set_refill(state, class_idx, first_refill(state->capacity_blocks));
     HAK_COUNT(&state->counters, cache_spills, 1);
     bool is_owed = hak_purge_is_owed();
     unsigned count = spill_count(heap, class_idx, is_owed);

@@ -582,11 +582,17 @@ static void *free_some_of_all_classes(void *unused) {
             CHECK(pinned_pages(heap) <= share);
         }
     }
-    CHECK(pinned_pages(heap) > share / 2);
+    CHECK(pinned_pages(heap) == share);
+    void *one = hak_malloc(hak_class_block_bytes[first]);
+    CHECK(pinned_pages(heap) == share - 1);
+    heap->homeward.refusals_left = 0;
+    CHECK(!hak_homeward_widen(heap, first + 1)); /* or they would be counted for each block that follows */
+    CHECK(heap->homeward.refusals_left != 0);
+    hak_free(one);
     hak_trim(0); /* which empties the caches */
     CHECK(pinned_pages(heap) == 0);
     unsigned refused = 0;
-    while (!hak_homeward_may_pin(heap, 1)) {
+    while (!hak_homeward_widen(heap, first)) {
         CHECK(++refused < 100);
     }
     return NULL;
@@ -611,6 +617,36 @@ static void all_classes_of_all_threads_together_keep_little(void **state) {
     for (unsigned i = 0; i < HOLDERS; i++) {
         assert_int_equal(pthread_join(holders[i], NULL), 0);
     }
+}
+
+static void *free_and_take_again(void *unused) {
+    (void)unused;
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = class_of(blocks[0]);
+    const struct class_state *state = &heap->classes[class_idx];
+    CHECK(hak_cache_make_hot(heap, class_idx, 0));
+    allocate_and_free(blocks[0]);
+    allocate_and_free(blocks[1]);
+    int32_t left = heap->homeward.pages_left;
+    CHECK(state->staying_blocks == 2);
+    for (unsigned i = 0; i < 100000; i++) {
+        CHECK(hak_malloc(1000) == blocks[1]);
+        hak_free(blocks[1]);
+    }
+    CHECK(state->staying_blocks == 2);
+    CHECK(heap->homeward.pages_left == left);
+    allocate_and_free(blocks[2]);
+    CHECK(state->staying_blocks == 3);
+    CHECK(heap->homeward.pages_left == left - 1);
+    return NULL;
+}
+
+/* Counting what all caches have takes some 400 instructions. */
+static void a_block_that_comes_and_goes_takes_of_the_share_once(void **state) {
+    (void)state;
+    take_blocks(1000, BLOCKS);
+    on_thread(free_and_take_again, NULL);
+    blocks_free(&blocks[3], BLOCKS - 3);
 }
 
 static void *free_and_stay_cold(void *unused) {
@@ -797,6 +833,7 @@ int main(void) {
         TEST(an_adopted_slab_is_tagged_anew),
         TEST(first_units_of_a_heap_are_told_from_all_else),
         TEST(all_classes_of_all_threads_together_keep_little),
+        TEST(a_block_that_comes_and_goes_takes_of_the_share_once),
         TEST(many_threads_put_off_no_more_than_few), /* the last: afterwards there are many heaps */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
