@@ -279,29 +279,75 @@ static bool is_one_mapping(void *address, size_t bytes) {
     return error != EFAULT;
 }
 
+/* A move failed for want of something: from then on all targets are marked, not only those that cost no call.
+ */
+static _Atomic bool marks_all;
+
+static uint32_t *last_word(char *end) {
+    return (uint32_t *)(void *)(end - sizeof(uint32_t));
+}
+
 /*
- * MREMAP_FIXED unmaps the target before its last checks: after a failure but EINVAL another thread may have
- * it. What the process has more of afterwards is asked of its limits first, when a refusal leaves the target
- * as it was; and so is whether the range is one mapping. Of several, older kernels move none, but may have
+ * Writes a number that no other target has had lately at the end of a target that may be written there, or
+ * that all may be made so. 0 if it cannot be marked.
+ */
+static uint32_t mark_end(char *end, bool is_writable) {
+    static _Atomic uint32_t moves;
+    size_t page_bytes = hak_os_page_bytes();
+    /* relaxed: decides only what is lost */
+    if (!is_writable &&
+        (!hak_atomic_load_relaxed(&marks_all) || hak_os_allow(end - page_bytes, page_bytes) != 0)) {
+        return 0;
+    }
+    uint32_t mark = (hak_atomic_add_relaxed(&moves, 1) << 1) | 1; /* relaxed: only that it is another */
+    *last_word(end) = mark;
+    return mark;
+}
+
+static bool is_marked(char *end, uint32_t mark) {
+    return mark != 0 && hak_os_word_is(last_word(end), mark);
+}
+
+/*
+ * Of MREMAP_FIXED: kernels before 6.17 unmap the target before they look whether the process may have more,
+ * later ones after that, as if it kept both; for want of mappings (vm.max_map_count) all refuse before. So an
+ * error does not tell whether the target is there still or may be another thread's, but a mark in it does.
+ * What the process has more of afterwards is asked of its limits first, when a refusal leaves the target as
+ * it was; and so is whether the range is one mapping. Of several, older kernels move none, but may have
  * unmapped the target, and newer ones (from 6.17 on) move one by one and leave it at that when one fails.
  */
 static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes, bool old_stays) {
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (old_stays ? MREMAP_DONTUNMAP : 0);
     size_t freed_bytes = old_stays ? 0 : old_bytes;
     size_t more_bytes = new_bytes > freed_bytes ? new_bytes - freed_bytes : 0;
+    size_t page_bytes = hak_os_page_bytes();
+    bool is_there = true;
     void *moved;
     int error = more_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - more_bytes, more_bytes);
     if (error == 0 && !is_one_mapping(from, old_bytes)) {
         error = EFAULT;
     }
     if (error == 0) {
+        uint32_t mark = mark_end(target + new_bytes, more_bytes != 0);
         error = remap(from, old_bytes, new_bytes, flags, target, &moved);
-        if (error != EINVAL) { /* the target was accounted for when it was reserved */
-            account_mapped(-(int64_t)(error == 0 ? freed_bytes : new_bytes));
-            return error;
+        is_there = error == EINVAL || (error != 0 && is_marked(target + new_bytes, mark));
+        if (error == ENOMEM && is_there && more_bytes > page_bytes &&
+            hak_os_forbid(target + new_bytes - more_bytes, more_bytes - page_bytes) == 0) {
+            /* What may be written counts as data (RLIMIT_DATA), as does what the kernel makes of it. */
+            error = remap(from, old_bytes, new_bytes, flags, target, &moved);
+            is_there = error != 0 && is_marked(target + new_bytes, mark);
         }
+        if (error == 0) { /* the target was accounted for when it was reserved */
+            account_mapped(-(int64_t)freed_bytes);
+            return 0;
+        }
+        hak_atomic_store_relaxed(&marks_all, true); /* relaxed: decides only what is lost */
     }
-    (void)hak_os_unmap(target, new_bytes);
+    if (is_there) {
+        (void)hak_os_unmap(target, new_bytes);
+    } else {
+        account_mapped(-(int64_t)new_bytes);
+    }
     return error;
 }
 

@@ -156,6 +156,9 @@ void hak_os_sleep_ms(uint32_t ms);
  * False too where a filter refuses that call. */
 bool hak_os_is_readable(const uint32_t *word);
 
+/* Whether there is a word, and it holds the value; in the same way. */
+bool hak_os_word_is(const uint32_t *word, uint32_t value);
+
 /*
  * For the constructor, while the process has one thread: starts a thread for good, with the name, every
  * signal blocked and a small stack. Returns 0 or an errno value.

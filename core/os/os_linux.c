@@ -166,9 +166,19 @@ void hak_os_sleep_ms(uint32_t ms) {
     (void)futex(&never, FUTEX_WAIT_PRIVATE, 0, &time);
 }
 
+/* A wait of no time: EAGAIN if the word is another one, EFAULT if there is none. */
+static int wait_no_time(const uint32_t *word, uint32_t value) {
+    return futex(word, FUTEX_WAIT_PRIVATE, value, &(const struct timespec){.tv_sec = 0});
+}
+
 bool hak_os_is_readable(const uint32_t *word) {
-    int error = futex(word, FUTEX_WAIT_PRIVATE, 0, &(const struct timespec){.tv_sec = 0});
+    int error = wait_no_time(word, 0);
     return error == EAGAIN || error == ETIMEDOUT || error == EINTR;
+}
+
+bool hak_os_word_is(const uint32_t *word, uint32_t value) {
+    int error = wait_no_time(word, value);
+    return error == ETIMEDOUT || error == EINTR;
 }
 
 int hak_os_start_thread(const char *name, void *(*run)(void *)) {

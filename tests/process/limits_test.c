@@ -180,6 +180,39 @@ static int shrink_while_full(void) {
     return 0;
 }
 
+/* All that the process has mapped, as RLIMIT_AS counts it. */
+static size_t address_space(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+    CHECK(fclose(file) == 0);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Blocks that move as they grow, and blocks made of kept pieces: together they come near the limit. */
+static int grow_near_the_limit(void) {
+    free(malloc(20 * MIB));
+    CHECK(malloc_trim(0) >= 0);
+    size_t before_bytes = address_space();
+    for (unsigned round = 0; round < 5; round++) {
+        void *in_the_way = malloc(2 * MIB);
+        unsigned char *block = malloc(20 * MIB);
+        CHECK(in_the_way != NULL && block != NULL);
+        pattern_fill(block, 20 * MIB, round);
+        block = realloc(block, 45 * MIB);
+        CHECK(block != NULL && pattern_holds(block, 20 * MIB, round));
+        free(block);
+        free(in_the_way);
+        block = malloc((40 + round) * MIB);
+        CHECK(block != NULL);
+        free(block);
+    }
+    CHECK(malloc_trim(0) >= 0);
+    CHECK(address_space() <= before_bytes + 2 * MIB);
+    check_heap();
+    return 0;
+}
+
 /* Threads cannot be promised under such limits; where they start, they and main share what there is. */
 static void *fill_on_thread(void *limit) {
     struct link *list = NULL;
@@ -210,7 +243,7 @@ static const struct {
     int (*run)(void);
 } modes[] = {
     {"exhaust", exhaust_everything}, {"map-table", exhaust_the_map_table}, {"threads", exhaust_on_threads},
-    {"too-much", ask_for_too_much},  {"shrink", shrink_while_full},
+    {"too-much", ask_for_too_much},  {"shrink", shrink_while_full},        {"grow", grow_near_the_limit},
 };
 
 /* ---- tests ---- */
@@ -261,6 +294,11 @@ static void threads_run_under_ulimit_v(void **state) {
 static void a_realloc_that_fails_takes_no_address_space(void **state) {
     (void)state;
     run_limited("too-much", 0);
+}
+
+static void what_grows_near_the_limit_loses_no_address_space(void **state) {
+    (void)state;
+    run_limited("grow", 90 * MIB);
 }
 
 static void a_block_shrinks_without_memory(void **state) {
@@ -332,6 +370,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_full_map_table_is_survived),
         cmocka_unit_test(runs_under_strict_overcommit),
         cmocka_unit_test(a_realloc_that_fails_takes_no_address_space),
+        cmocka_unit_test(what_grows_near_the_limit_loses_no_address_space),
         cmocka_unit_test(a_block_shrinks_without_memory),
     };
     return cmocka_run_group_tests_name("limits", tests, NULL, heap_is_sound);
