@@ -202,7 +202,8 @@ bool hak_release_age(size_t own_bytes) {
 
 bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     size_t max_bytes = hak_large_policy.release_bytes_max;
-    size_t left_bytes = own_bytes > max_bytes ? own_bytes : max_bytes;
+    size_t twice_bytes = 2 * own_bytes;
+    size_t left_bytes = twice_bytes > max_bytes ? twice_bytes : max_bytes;
     unsigned calls = 0;
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();

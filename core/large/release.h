@@ -14,11 +14,12 @@
 
 /*
  * Brings dirty memory down to its floor, by at most hak_large_policy.release_calls_max calls. A MiB of pages
- * takes the kernel some 25 us, so at most release_bytes_max go back, or own_bytes if that is more: what the
- * caller itself has just freed, and has paid ten times as much for in page faults. What is left above the
- * floor then is a debt: the next operations pay it off. False if no call was made. Slow. A purge that fails
- * changes nothing but that its extent is left alone for a minute, and all of them for a second after some in
- * a row.
+ * takes the kernel some 25 us, so at most release_bytes_max go back, or twice own_bytes if that is more: what
+ * the caller itself has just freed, and has paid ten times as much for in page faults, and as much again,
+ * since the floor fell by a part of that, and others that free at the same time may not see all that is too
+ * much. What is left above the floor then is a debt: the next operations pay it off. False if no call was
+ * made. Slow. A purge that fails changes nothing but that its extent is left alone for a minute, and all of
+ * them for a second after some in a row.
  */
 bool hak_release_excess(size_t own_bytes, uint64_t now_ms);
 

@@ -106,6 +106,11 @@ static const struct scenario scenarios[] = {
     {DEFAULTS, .name = "1 MiB blocks, another thread frees", .block_bytes = MIB, .freeing = OWNER_SLEEPS},
     {DEFAULTS, .name = "1 MiB blocks, 1 % stays live", .block_bytes = MIB, .keep_every = 100,
      .bound_bytes = 0},
+    /* Each free lowers what may stay, and so has more to give back than its own. */
+    {DEFAULTS, .name = "16 MiB blocks", .block_bytes = 16 * MIB, .total_bytes = GIB},
+    {DEFAULTS, .name = "64 MiB blocks", .block_bytes = 64 * MIB, .total_bytes = GIB},
+    {DEFAULTS, .name = "64 MiB blocks, four threads", .block_bytes = 64 * MIB, .total_bytes = GIB,
+     .threads = 4},
     {DEFAULTS, .name = "one block of 100 MB", .block_bytes = TOTAL_BYTES},
     {DEFAULTS, .name = "one block of 1 GiB", .block_bytes = GIB, .total_bytes = GIB},
     /* Each class ends in a cache with some of its blocks, scattered over all of its pages. */
