@@ -74,6 +74,9 @@ static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_r
         count_allocation(state, false);
         return is_taken;
     }
+    if (HAK_UNLIKELY(hak_cache_is_at_mark(heap, class_idx))) {
+        hak_cache_lower_mark(heap, class_idx);
+    }
     bool is_hit = hak_cache_count(heap, class_idx) != 0;
     if (!is_hit && hak_cache_refill(heap, class_idx) == 0) {
         return false;

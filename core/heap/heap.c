@@ -208,6 +208,7 @@ static void abandon(struct heap *heap) {
         state->array = state->metered_top = NULL;
         state->current = NULL;
         state->capacity_blocks = 0;
+        state->marked = 0;
         state->warm_count = 0;
         hak_width_reset(heap, c);
     }

@@ -42,6 +42,7 @@ struct class_width {
  */
 struct class_state {
     struct block_ref *array;               /* NULL while the class is cold */
+    void *marked_block;                    /* that stood there */
     struct block_ref *metered_top;         /* the top pointer while the front is metered, else NULL */
     struct slab *current;                  /* hint: the slab that the last refill did not exhaust */
     struct slab *warm[HAK_WARM_SLABS_MAX]; /* hints, the newest last */
@@ -50,6 +51,7 @@ struct class_state {
     uint16_t refills_in_row;               /* since the last spill */
     uint16_t staying_blocks;               /* while it has fewer, a foreign one may stay (homeward.h), */
     uint16_t staying_max;                  /* or so many, if the thread's share has pages for them */
+    uint16_t marked;                       /* position in the array, 0: none; see hak_cache_mark() */
     uint8_t warm_count;                    /* slabs in `warm` */
     uint8_t heat;                          /* operations on this class while cold */
     uint8_t misses_in_row;                 /* refills in a row that found no slab in the warm pool */
@@ -99,7 +101,9 @@ struct heap {
     uint8_t turns_due;         /* owner only: of ragged slabs, for new ones that were taken (slab/ragged.h) */
     bool has_given_back;       /* owner only: what this operation may, before its refill */
     uint16_t ragged_gap;       /* owner only: allocations from one look after ragged slabs to the next */
-    int32_t until_look;        /* owner only: about as many until wide classes are looked at again */
+    int32_t until_look;        /* owner only: about as many until classes are looked at again */
+    uint32_t looked_ms;        /* owner only: when the marks of all were looked at last, low bits */
+    uint64_t unused;           /* owner only: mask of classes whose marks nobody had come to then */
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
     struct heap *next_free;    /* under the heaps lock */
     _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */

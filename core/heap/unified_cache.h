@@ -35,6 +35,22 @@ void hak_cache_flush(struct heap *heap, unsigned class_idx, bool keep_array);
 /* Brings the capacity down to what the class may cache now (width.h). A purge step may be owed then. */
 void hak_cache_fit(struct heap *heap, unsigned class_idx);
 
+/*
+ * How little of its cache a class needs is told by a mark: in place of the newest block stands what the
+ * bottom has, NULL, so that an allocation that comes to it takes the slow path and moves it half of the way
+ * down. What lies from the mark down has not been needed since it was set, and hak_cache_drain() returns it.
+ * A cache whose blocks are moved, by a spill for one, loses its mark.
+ */
+void hak_cache_mark(struct heap *heap, unsigned class_idx);
+void hak_cache_drain(struct heap *heap, unsigned class_idx);
+
+/* Whether the next block is the marked one, which hak_cache_lower_mark() puts back. */
+HAK_INLINE bool hak_cache_is_at_mark(struct heap *heap, unsigned class_idx) {
+    const struct class_state *state = &heap->classes[class_idx];
+    return state->marked != 0 && *hak_heap_top_slot(heap, class_idx) == &state->array[state->marked + 1];
+}
+void hak_cache_lower_mark(struct heap *heap, unsigned class_idx);
+
 /* Drops the array with what is in it: for the child of a fork, which has seen to the blocks. */
 void hak_cache_forget(struct heap *heap, unsigned class_idx);
 

@@ -7,18 +7,44 @@
 #include "heap/width.h"
 #include "large/large.h"
 #include "large/release.h"
+#include "os/os.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/retention.h"
 
-#define SOON 64u /* allocations, where there is more to give back than one operation may */
+#define SOON    64u  /* allocations, where there is more to give back than one operation may */
+#define LOOK_MS 500u /* at least, from one look at the marks of all caches to the next */
 
-/* A look at all wide classes, as often as there is upkeep where nothing waits. */
-static void narrow_idle(struct heap *heap) {
-    if (heap->until_look > 0) {
+/* What lies below its mark in a cache the thread has not needed since the look before. */
+static void find_unused(struct heap *heap) {
+    uint32_t now_ms = (uint32_t)hak_os_now_ms();
+    if (now_ms - heap->looked_ms < LOOK_MS) {
         return;
     }
-    heap->until_look = HAK_UPKEEP_ALLOCATIONS;
+    heap->looked_ms = now_ms;
+    heap->unused = 0;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        if (heap->classes[c].marked != 0) {
+            heap->unused |= (uint64_t)1 << c;
+        } else {
+            hak_cache_mark(heap, c);
+        }
+    }
+}
+
+/* One class at a time: each may have some hundred blocks to return. */
+static void drain_unused(struct heap *heap) {
+    if (heap->unused == 0) {
+        return;
+    }
+    unsigned class_idx = hak_ctz64(heap->unused);
+    heap->unused &= heap->unused - 1;
+    hak_cache_drain(heap, class_idx);
+    hak_cache_mark(heap, class_idx);
+}
+
+/* What has stopped swinging. */
+static void narrow_idle(struct heap *heap) {
     for (uint64_t left = heap->wide; left != 0; left &= left - 1) {
         unsigned class_idx = hak_ctz64(left);
         if (hak_width_is_idle(heap, class_idx, hak_cache_count(heap, class_idx))) {
@@ -57,15 +83,25 @@ static void give_back(struct heap *heap) {
                            (hak_ragged_is_waiting() && look_after_ragged(heap));
 }
 
+/* As often as there is upkeep where nothing waits. */
+static void look_at_caches(struct heap *heap) {
+    if (heap->until_look <= 0) {
+        heap->until_look = HAK_UPKEEP_ALLOCATIONS;
+        narrow_idle(heap);
+        find_unused(heap);
+    }
+    drain_unused(heap);
+}
+
 static unsigned until_next(const struct heap *heap) {
-    if (hak_purge_is_owed() || is_large_owed()) {
+    if (hak_purge_is_owed() || is_large_owed() || heap->unused != 0) {
         return SOON;
     }
     return hak_ragged_is_waiting() ? heap->ragged_gap : HAK_UPKEEP_ALLOCATIONS;
 }
 
 void hak_upkeep(struct heap *heap) {
-    narrow_idle(heap);
+    look_at_caches(heap);
     give_back(heap);
     if (hak_tls.until_slow < 0) {
         hak_tls.until_slow = until_next(heap);

@@ -11,9 +11,10 @@
 #include "heap/heap.h"
 
 /*
- * Narrows wide caches that have stopped swinging, lets raised floors fall with time, and gives back what is
- * above them then, or else what lies free in ragged slabs: no more than any operation may. Sets until_slow
- * unless that is sampling's. The owning thread. Slow: no lock held.
+ * Narrows wide caches that have stopped swinging, returns what caches have and do not need, lets raised
+ * floors fall with time, and gives back what is above them then, or else what lies free in ragged slabs: no
+ * more than any operation may. Sets until_slow unless that is sampling's. The owning thread. Slow: no lock
+ * held.
  */
 HAK_COLD void hak_upkeep(struct heap *heap);
 

@@ -138,7 +138,8 @@ static const char *check_own_caches(struct heap *heap) {
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         const struct class_state *state = &heap->classes[c];
         unsigned count = hak_cache_count(heap, c);
-        if (count > state->capacity_blocks || state->warm_count > HAK_WARM_SLABS_MAX) {
+        if (count > state->capacity_blocks || count < state->marked ||
+            state->warm_count > HAK_WARM_SLABS_MAX) {
             return "heap: a cache or warm pool holds more than it can";
         }
         for (unsigned i = 1; i <= count; i++) {
@@ -147,7 +148,8 @@ static const char *check_own_caches(struct heap *heap) {
             if (header != HAK_HEADER_CACHED && header != HAK_HEADER_CACHED_ZERO) {
                 return "heap: a cached block is not marked CACHED";
             }
-            unsigned slab_class = hak_slab_of_block(state->array[i].block)->class_idx;
+            const void *block = i == state->marked ? state->marked_block : state->array[i].block;
+            unsigned slab_class = hak_slab_of_block(block)->class_idx;
             if (slab_class > c || hak_row_length(state->array[i].header) != hak_row_blocks(slab_class, c)) {
                 return "heap: a block is cached under another class";
             }

@@ -1,6 +1,7 @@
 /*
  * upkeep_test.c - floors that proved cycles raised fall also in a program whose caches serve all it does, a
- * little in each call, and in one that samples. Counts the system calls; time is simulated.
+ * little in each call, and in one that samples; and caches that are not used any more are emptied. Counts the
+ * system calls; time is simulated.
  *
  * suite: limit 60 s
  */
@@ -9,7 +10,9 @@
 #endif
 #include "hakmem.h"
 #include "heap/heap.h"
+#include "heap/unified_cache.h"
 #include "large/retain.h"
+#include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
 #include "slab/superslab.h"
@@ -136,6 +139,100 @@ static int what_was_raised_falls_while_sampling(void) {
     return 0;
 }
 
+#define UPKEEP_ROUND (2 * HAK_UPKEEP_ALLOCATIONS) /* pairs, in which there is upkeep once at least */
+#define CACHED       20u                          /* blocks of each class */
+#define LOOK_MS      500u
+
+/* The class is hot, and its cache has some blocks. */
+static void have_cached(struct heap *heap, unsigned class_idx) {
+    CHECK(hak_cache_make_hot(heap, class_idx, CACHED));
+    unsigned count = heap->classes[class_idx].capacity_blocks;
+    count = count < CACHED ? count : CACHED;
+    blocks_take(blocks, count, hak_class_block_bytes[class_idx]);
+    blocks_free(blocks, count);
+    CHECK(hak_cache_count(heap, class_idx) != 0);
+}
+
+static unsigned classes_with_cached(struct heap *heap) {
+    unsigned classes = 0;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        classes += c != hak_class_of(HOT_BYTES) && hak_cache_count(heap, c) != 0;
+    }
+    return classes;
+}
+
+/* Works with one class alone for so long that there is upkeep; the most classes that one pair emptied. */
+static unsigned work_until_upkeep(struct heap *heap) {
+    unsigned most = 0;
+    for (unsigned i = 0; i < UPKEEP_ROUND; i++) {
+        unsigned before = classes_with_cached(heap);
+        hak_free(hak_malloc(HOT_BYTES));
+        unsigned emptied = before - classes_with_cached(heap);
+        most = emptied > most ? emptied : most;
+    }
+    return most;
+}
+
+/* Else each thread has for ever what its classes had cached when it used them last. */
+static void what_a_thread_does_not_use_any_more_leaves_its_caches(void **state) {
+    (void)state;
+    struct heap *heap = hak_heap_attach();
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        have_cached(heap, c);
+    }
+    assert_int_equal(classes_with_cached(heap), HAK_CLASS_COUNT - 1);
+    (void)work_until_upkeep(heap);
+    assert_int_equal(classes_with_cached(heap), HAK_CLASS_COUNT - 1);
+    clock_ms += LOOK_MS;
+    assert_int_equal(work_until_upkeep(heap), 1);
+    assert_int_equal(classes_with_cached(heap), 0);
+}
+
+/* Of a cache that is used as much as was not needed between two looks goes back, by halves. */
+static void what_a_class_in_use_does_not_need_goes_back(void **state) {
+    (void)state;
+    enum { MANY = 400, NEEDED = 10 };
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = hak_class_of(100);
+    hak_cache_flush(heap, class_idx, false);
+    CHECK(hak_cache_make_hot(heap, class_idx, MANY));
+    hak_cache_fill(heap, class_idx, MANY);
+    assert_true(hak_cache_count(heap, class_idx) > 10 * NEEDED);
+    for (unsigned look = 0; look < 10; look++, clock_ms += LOOK_MS) {
+        for (unsigned i = 0; i < UPKEEP_ROUND / NEEDED; i++) {
+            blocks_take(blocks, NEEDED, 100);
+            blocks_free(blocks, NEEDED);
+        }
+    }
+    assert_in_range(hak_cache_count(heap, class_idx), NEEDED, 2 * NEEDED);
+}
+
+static void what_comes_and_goes_between_two_looks_stays(void **state) {
+    (void)state;
+    struct heap *heap = hak_heap_attach();
+    unsigned used = hak_class_of(2000);
+    have_cached(heap, used);
+    void *some[CACHED];
+    for (unsigned look = 0; look < 10; look++, clock_ms += LOOK_MS) {
+        for (unsigned i = 0; i < 1 + look % 2; i++) {
+            some[i] = hak_malloc(2000);
+        }
+        (void)work_until_upkeep(heap);
+        blocks_free(some, 1 + look % 2);
+        assert_int_not_equal(hak_cache_count(heap, used), 0);
+    }
+}
+
+static void no_cache_is_emptied_before_its_time(void **state) {
+    (void)state;
+    struct heap *heap = hak_heap_attach();
+    have_cached(heap, hak_class_of(2000));
+    for (unsigned i = 0; i < 10; i++, clock_ms += LOOK_MS / 10 - 1) {
+        (void)work_until_upkeep(heap);
+    }
+    assert_int_not_equal(hak_cache_count(heap, hak_class_of(2000)), 0);
+}
+
 static void floors_fall_though_caches_serve_everything(void **state) {
     (void)state;
     assert_part_succeeds("falls", "HAKMEM_BACKGROUND=0");
@@ -156,6 +253,10 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_fall_though_caches_serve_everything),
         cmocka_unit_test(they_do_in_a_process_that_samples),
+        cmocka_unit_test(what_a_thread_does_not_use_any_more_leaves_its_caches),
+        cmocka_unit_test(what_a_class_in_use_does_not_need_goes_back),
+        cmocka_unit_test(what_comes_and_goes_between_two_looks_stays),
+        cmocka_unit_test(no_cache_is_emptied_before_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
