@@ -13,10 +13,8 @@
 
 static HAK_TABLE struct hak_run_index dirty_runs; /* free runs with a dirty page */
 static HAK_TABLE struct hak_run_index clean_runs; /* free runs known to be zero throughout */
-static struct hak_extent *all_extents;
-static struct hak_extent *spare_extents;
-static size_t empty_extents; /* with memory, every page free */
-static size_t unused_pages;  /* free and held pages of all extents */
+static size_t empty_extents;                      /* with memory, every page free */
+static size_t unused_pages;                       /* free and held pages of all extents */
 
 static void set_tags(struct hak_extent *extent, unsigned page, unsigned pages) {
     extent->run_pages[page] = (uint16_t)pages;
@@ -116,30 +114,7 @@ static void join_free(struct hak_extent *extent, unsigned page, unsigned pages) 
     link_free(extent, page, pages);
 }
 
-/* ---- records ---- */
-
-struct hak_extent *hak_extent_take_spare(void) {
-    struct hak_extent *extent = spare_extents;
-    if (extent != NULL) {
-        spare_extents = extent->spare_next;
-    }
-    return extent;
-}
-
-void hak_extent_publish(struct hak_extent *extent) {
-    extent->all_next = all_extents;
-    all_extents = extent;
-}
-
-void hak_extent_put_spare(struct hak_extent *extent) {
-    HAK_ASSERT(extent->base == 0);
-    extent->spare_next = spare_extents;
-    spare_extents = extent;
-}
-
-struct hak_extent *hak_extent_first(void) {
-    return all_extents;
-}
+/* ---- memory ---- */
 
 void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uint32_t zero_units) {
     extent->base = superslab->base;
@@ -165,7 +140,7 @@ struct hak_extent *hak_extent_find_empty(void) {
     if (empty_extents == 0) {
         return NULL;
     }
-    struct hak_extent *extent = all_extents;
+    struct hak_extent *extent = hak_extent_first();
     while (extent->base == 0 || !is_empty(extent)) {
         extent = extent->all_next;
     }
@@ -227,6 +202,11 @@ static struct hak_run_node *best_fit(unsigned pages) {
     return dirty != NULL ? dirty : hak_run_index_best(&clean_runs, pages);
 }
 
+static struct hak_run_node *best_aligned(unsigned pages, unsigned align_pages) {
+    struct hak_run_node *dirty = hak_run_index_best_aligned(&dirty_runs, pages, align_pages);
+    return dirty != NULL ? dirty : hak_run_index_best_aligned(&clean_runs, pages, align_pages);
+}
+
 static void pages_to_live(struct hak_extent *extent, unsigned page, unsigned pages) {
     set_tags(extent, page, pages);
     hak_page_map_set_one(&extent->live_starts, page);
@@ -237,7 +217,7 @@ static void pages_to_live(struct hak_extent *extent, unsigned page, unsigned pag
 }
 
 bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run) {
-    struct hak_run_node *node = best_fit(pages + align_pages - 1);
+    struct hak_run_node *node = align_pages == 1 ? best_fit(pages) : best_aligned(pages, align_pages);
     if (node == NULL) {
         return false;
     }
@@ -432,7 +412,7 @@ static void free_stray(struct hak_extent *extent, unsigned page) {
 }
 
 void hak_extent_free_strays(void) {
-    for (struct hak_extent *extent = all_extents; extent != NULL; extent = extent->all_next) {
+    for (struct hak_extent *extent = hak_extent_first(); extent != NULL; extent = extent->all_next) {
         for (unsigned page = 0; extent->base != 0 && page < extent->pages;) {
             unsigned next = page + extent->run_pages[page];
             if (next < extent->pages && hak_page_map_test(&extent->free_ends, next)) {

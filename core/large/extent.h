@@ -67,8 +67,9 @@ void hak_extent_put_spare(struct hak_extent *extent);
 void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uint32_t zero_units);
 
 /*
- * Takes the best fitting free run, its start at a multiple of `align_pages` pages (a power of two), and makes
- * it live. False when no free run is long enough for any alignment within it.
+ * Takes `pages` pages of the best fitting free run, their start at a multiple of `align_pages` pages (a power
+ * of two), and makes them live. False when no free run is long enough wherever it starts, and none of the
+ * shorter ones that were looked at (run_index.h) starts where they fit.
  */
 bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
 

@@ -3,6 +3,10 @@
  */
 #include "large/run_index.h"
 #include "base/assert.h"
+#include "base/bits.h"
+
+/* Runs that may be too short for an aligned place and are looked at in one search. */
+#define ALIGNED_LOOKS_MAX 64u
 
 void hak_run_index_insert(struct hak_run_index *index, struct hak_run_node *node) {
     HAK_ASSERT(node->pages != 0 && node->pages <= HAK_EXTENT_PAGES_MAX);
@@ -36,6 +40,30 @@ void hak_run_index_remove(struct hak_run_index *index, struct hak_run_node *node
 struct hak_run_node *hak_run_index_best(const struct hak_run_index *index, unsigned pages) {
     unsigned bit = hak_page_map_find(&index->lengths, pages - 1u, HAK_EXTENT_PAGES_MAX, true);
     return bit == HAK_EXTENT_PAGES_MAX ? NULL : index->lists[bit + 1u];
+}
+
+static bool has_aligned_place(const struct hak_run_node *node, unsigned pages, unsigned align_pages) {
+    return hak_round_up(node->page, align_pages) + pages <= (size_t)node->page + node->pages;
+}
+
+/* Another run as long as that, else the newest of the next longer ones; shorter than the longest possible. */
+static struct hak_run_node *next_longer(const struct hak_run_index *index, const struct hak_run_node *node) {
+    return node->next != NULL ? node->next : hak_run_index_best(index, node->pages + 1u);
+}
+
+/* A block that was freed leaves a hole as long as itself, which only its place tells apart from others. */
+struct hak_run_node *hak_run_index_best_aligned(const struct hak_run_index *index, unsigned pages,
+                                                unsigned align_pages) {
+    unsigned enough_pages = pages + align_pages - 1;
+    struct hak_run_node *node = hak_run_index_best(index, pages);
+    for (unsigned looks = 0; looks < ALIGNED_LOOKS_MAX && node != NULL && node->pages < enough_pages;
+         looks++) {
+        if (has_aligned_place(node, pages, align_pages)) {
+            return node;
+        }
+        node = next_longer(index, node);
+    }
+    return hak_run_index_best(index, enough_pages);
 }
 
 struct hak_run_node *hak_run_index_longest(const struct hak_run_index *index) {

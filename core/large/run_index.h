@@ -1,5 +1,6 @@
 /*
- * run_index.h - free page runs by length: exact best fit in a few instructions.
+ * run_index.h - free page runs by length: exact best fit in a few instructions, and in some more for aligned
+ * requests.
  *
  * One list per length in OS pages, one bit per list that is not empty. The node of a run lives in its
  * extent's record. Under hak_large_lock.
@@ -31,6 +32,14 @@ void hak_run_index_remove(struct hak_run_index *index, struct hak_run_node *node
 
 /* The newest of the shortest runs of at least `pages` pages (1 or more), or NULL. */
 struct hak_run_node *hak_run_index_best(const struct hak_run_index *index, unsigned pages);
+
+/*
+ * The shortest run with room for `pages` pages from a multiple of `align_pages` (a power of two) on, or NULL.
+ * Whether a run of less than pages + align_pages - 1 (at most HAK_EXTENT_PAGES_MAX) has it depends on where
+ * it starts: a few dozen such are looked at, then one is taken that is longer.
+ */
+struct hak_run_node *hak_run_index_best_aligned(const struct hak_run_index *index, unsigned pages,
+                                                unsigned align_pages);
 
 /* The newest of the longest runs, or NULL. */
 struct hak_run_node *hak_run_index_longest(const struct hak_run_index *index);
