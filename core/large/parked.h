@@ -59,7 +59,8 @@ void hak_parked_flush(void);
 /* Forgets every run, what was asked for and what was live, for the child of a fork. */
 void hak_parked_reset(void);
 
-/* What is parked at this moment: exact while no other thread allocates or frees. */
+/* What is parked at this moment: exact while no other thread allocates or frees. A run that moves from one
+ * shard to another meanwhile may count twice, or not at all. */
 struct hak_parked_sums {
     size_t blocks;
     size_t bytes;

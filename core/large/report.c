@@ -1,6 +1,7 @@
 /*
  * report.c - the part of large.h that looks at everything: find, walk, count, trim, verify, fork.
  */
+#include "base/bits.h"
 #include "large/extent.h"
 #include "large/large.h"
 #include "large/mapping.h"
@@ -90,9 +91,19 @@ void hak_large_visit_mapped(hak_range_visitor visitor, void *context) {
 
 /* ---- counts, trim ---- */
 
+/* What of the live runs is parked; one that moved meanwhile may have been counted twice. Lock held. */
+static struct hak_parked_sums count_parked(void) {
+    struct hak_parked_sums parked = hak_parked_count();
+    size_t run_blocks = hak_retain.live_blocks - hak_mapping_totals.live_count;
+    size_t run_bytes = hak_retain.live_bytes - hak_mapping_totals.live_bytes;
+    parked.blocks = hak_smaller(parked.blocks, run_blocks);
+    parked.bytes = hak_smaller(parked.bytes, run_bytes);
+    return parked;
+}
+
 struct hak_large_counts hak_large_count(void) {
     hak_lock_acquire(&hak_large_lock);
-    struct hak_parked_sums parked = hak_parked_count();
+    struct hak_parked_sums parked = count_parked();
     struct hak_large_counts counts = {
         .live_blocks = hak_retain.live_blocks - parked.blocks,
         .live_bytes = hak_retain.live_bytes - parked.bytes,

@@ -11,6 +11,7 @@
 #include "support/slots.h"
 #include "support/target.h"
 #include <pthread.h>
+#include <sched.h>
 
 static int start_parking(void **state) {
     (void)start_clean(state);
@@ -409,6 +410,25 @@ static void counts_and_walks_take_parked_runs_for_free(void **state) {
     check_sound();
 }
 
+/* As where a run moved while it was counted, and was found in two shards. */
+static void no_more_counts_as_parked_than_is_live(void **state) {
+    (void)state;
+    char *mapped = must_alloc(4 * MIB);
+    (void)parked_block(100 * KIB);
+    struct hak_large_counts before = hak_large_count();
+    struct hak_retain retain = hak_retain;
+    hak_retain.live_blocks = before.mapped_blocks;
+    hak_retain.live_bytes = before.mapped_bytes;
+    struct hak_large_counts after = hak_large_count();
+    hak_retain = retain;
+    assert_int_equal(after.live_blocks, before.mapped_blocks);
+    assert_int_equal(after.live_bytes, before.mapped_bytes);
+    assert_int_equal(after.free_run_bytes, before.free_run_bytes - parked_bytes());
+    assert_int_equal(after.dirty_bytes, before.dirty_bytes - parked_bytes());
+    release(mapped);
+    check_all_freed();
+}
+
 static void what_is_above_the_floor_goes_with_the_parked_runs(void **state) {
     (void)state;
     (void)parked_block(200 * KIB);
@@ -542,6 +562,52 @@ static void threads_pass_buffers_on(void **state) {
     check_all_freed();
 }
 
+enum { PASSERS = 4, COUNTS = 200000 };
+static _Atomic uintptr_t passed;
+
+/* Frees what another thread allocated, and passes on what it gets for it: from shard to shard. */
+static void *pass_on(void *unused) {
+    for (;;) {
+        char *p = (char *)atomic_exchange(&passed, 0);
+        if (p == (char *)&passed) {
+            atomic_store(&passed, (uintptr_t)p); /* the end, for the others as well */
+            return unused;
+        }
+        if (p != NULL) {
+            release(p);
+            sched_yield(); /* parked for some time */
+            atomic_store(&passed, (uintptr_t)must_alloc(100 * KIB));
+        }
+        sched_yield();
+    }
+}
+
+/* Imitates a program that asks for statistics while its threads work. */
+static void counts_of_what_moves_are_off_by_little(void **state) {
+    (void)state;
+    pthread_t threads[PASSERS];
+    have_much_live();
+    atomic_store(&passed, (uintptr_t)must_alloc(100 * KIB));
+    for (unsigned i = 0; i < PASSERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, pass_on, NULL), 0);
+    }
+    for (unsigned i = 0; i < COUNTS * test_scale(); i++) {
+        struct hak_large_counts counts = hak_large_count();
+        CHECK(counts.live_blocks <= live_at_start + 100);
+        CHECK(counts.live_bytes <= 100 * MIB && counts.free_run_bytes <= 100 * MIB);
+    }
+    char *last = NULL;
+    while (last == NULL) {
+        last = (char *)atomic_exchange(&passed, 0);
+    }
+    atomic_store(&passed, (uintptr_t)&passed);
+    release(last);
+    for (unsigned i = 0; i < PASSERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    check_all_freed();
+}
+
 static void random_blocks_keep_their_contents(void **state) {
     (void)state;
     enum { SLOTS = 16 };
@@ -639,12 +705,14 @@ int main(void) {
         TEST(a_set_floor_is_not_exceeded_however_much_is_live),
         TEST(calloc_of_a_parked_run_is_zero),
         TEST(counts_and_walks_take_parked_runs_for_free),
+        TEST(no_more_counts_as_parked_than_is_live),
         TEST(what_is_above_the_floor_goes_with_the_parked_runs),
         TEST(the_floor_falls_though_all_requests_find_a_parked_run),
         TEST(a_run_from_a_slot_resizes_and_parks_at_its_new_length),
         TEST(the_child_frees_what_was_parked_or_on_its_way),
         TEST(the_child_parks_as_much_as_its_parent_could),
         TEST(threads_pass_buffers_on),
+        TEST(counts_of_what_moves_are_off_by_little),
         TEST(random_blocks_keep_their_contents),
         TEST(wrong_pointers_end_in_their_line),
     };
