@@ -75,9 +75,9 @@ COOL_FLAGS_archive := -O2
 # What checked mode alone runs, with frame pointers, so that its stacks can be walked; and what answers when a program
 # asks about its heap, or serves an option alone. In the shared library it lies apart, with what is rarely run
 # (core/layout.ld): no other process should hold these pages.
-FAR_SOURCES := $(wildcard core/check/*.c) $(addprefix core/,heap/checked.c heap/sampled.c heap/defrag.c process/verify.c \
-                 process/walk.c process/stats.c process/front_table.c large/extent_check.c slab/superslab_check.c \
-                 process/background.c slab/chance.c base/chacha.c)
+FAR_SOURCES := $(wildcard core/check/*.c) $(addprefix core/,heap/checked.c heap/checked_walk.c heap/sampled.c heap/defrag.c \
+                 process/verify.c process/walk.c process/stats.c process/front_table.c large/extent_check.c \
+                 slab/superslab_check.c process/background.c slab/chance.c base/chacha.c)
 FAR_FLAGS := -Os -fno-omit-frame-pointer
 FAR_FLAGS_release := -fno-lto $(if $(IS_CLANG),,-fno-reorder-functions)
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.

@@ -75,6 +75,22 @@ struct hak_guarded_range hak_guarded_range(const struct hak_record *record) {
     return range_of(record->address, record->bytes, record->align_shift);
 }
 
+bool hak_guarded_shrink(const struct hak_record *record, size_t bytes) {
+    struct hak_guarded_range before = hak_guarded_range(record);
+    struct hak_guarded_range after = range_of(record->address, bytes, record->align_shift);
+    size_t cut_bytes = (size_t)(before.end - after.end);
+    size_t surplus_bytes = before.mapping_bytes - after.mapping_bytes;
+    if (cut_bytes != 0 && hak_os_reserve_again(after.end, cut_bytes) != 0) {
+        return false;
+    }
+    if (surplus_bytes != 0) {
+        uint8_t *surplus = after.mapping + after.mapping_bytes;
+        hak_registry_fill(surplus, surplus_bytes / HAK_UNIT_BYTES, 0);
+        (void)hak_os_unmap(surplus, surplus_bytes);
+    }
+    return true;
+}
+
 void hak_guarded_close(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
     size_t bytes = (size_t)(range.end - range.start);

@@ -36,6 +36,13 @@ size_t hak_guarded_live(void);
 /* Where the parts of a GUARDED record's block lie; of one in a slot, start and end alone. */
 struct hak_guarded_range hak_guarded_range(const struct hak_record *record);
 
+/*
+ * The block, of more than `bytes` bytes and not in a slot, is to end at that size where it lies: pages and
+ * units behind go, as if it had been allocated so, though it may end further from its last page's end. False:
+ * the kernel refuses, and nothing has changed.
+ */
+bool hak_guarded_shrink(const struct hak_record *record, size_t bytes);
+
 /* Takes its memory and every access away; the address stays taken. */
 void hak_guarded_close(const struct hak_record *record);
 

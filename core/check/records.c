@@ -165,6 +165,18 @@ static void change(const void *address, enum hak_record_state from, enum hak_rec
     hak_lock_release(lock);
 }
 
+void hak_record_freeing_to_live(const void *address, size_t bytes) {
+    struct hak_lock *lock = lock_of(address);
+    hak_lock_acquire(lock);
+    struct hak_record *entry = find_locked(address);
+    HAK_ASSERT(entry != NULL && entry->state == HAK_RECORD_FREEING);
+    entry->state = HAK_RECORD_LIVE;
+    entry->bytes = bytes;
+    entry->freed = NULL;
+    entry->freeing_thread = 0;
+    hak_lock_release(lock);
+}
+
 void hak_record_freeing_to_quarantined(const void *address) {
     change(address, HAK_RECORD_FREEING, HAK_RECORD_QUARANTINED);
 }

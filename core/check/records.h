@@ -23,7 +23,7 @@ enum hak_record_kind {
     HAK_RECORD_GUARDED, /* in a mapping of its own, between guard pages */
 };
 
-/* Const but for state, freed and freeing_thread, which change under the shard's lock. */
+/* Const but for bytes, state, freed and freeing_thread, which change under the shard's lock. */
 struct hak_record {
     uintptr_t address;                 /* what the program has; 0: an unused entry */
     size_t bytes;                      /* what it asked for */
@@ -52,6 +52,9 @@ bool hak_records_get(const void *address, struct hak_record *record);
  */
 bool hak_record_live_to_freeing(const void *address, const struct hak_trace *trace, uint32_t thread,
                                 struct hak_record *record);
+
+/* FREEING -> LIVE again, at that size: a block that realloc makes smaller where it lies. */
+void hak_record_freeing_to_live(const void *address, size_t bytes);
 
 /* FREEING -> QUARANTINED, when the block is filled. */
 void hak_record_freeing_to_quarantined(const void *address);

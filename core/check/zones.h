@@ -3,8 +3,8 @@
  * freed memory.
  *
  * An INLINE block's red zone reaches from its last byte to the end of its memory, at least 16 bytes. A
- * GUARDED block ends within 15 bytes of a page without access (further off when it is aligned to more) and
- * has another before its first page; what lies between block and pages is red zone too.
+ * GUARDED block ends within 15 bytes of a page without access (further off when it is aligned to more, or was
+ * made shorter) and has another before its first page; what lies between block and pages is red zone too.
  */
 #ifndef HAK_CHECK_ZONES_H
 #define HAK_CHECK_ZONES_H

@@ -311,6 +311,26 @@ size_t hak_checked_usable(const char *function, const void *block) {
     return record.bytes;
 }
 
+/*
+ * Where there is no memory for another block one that is to be smaller stays: what is cut off becomes red
+ * zone, or pages without access. False: the kernel refuses that. While the block is FREEING nobody looks at
+ * its zones.
+ */
+static bool shrink(void *block, size_t bytes) {
+    struct hak_record record;
+    if (!hak_record_live_to_freeing(block, hak_trace_take(), thread_number(), &record)) {
+        return true; /* it has no record: as large as it was, as in ordinary mode */
+    }
+    bool is_shrunk = record.kind == HAK_RECORD_INLINE || hak_guarded_shrink(&record, bytes);
+    if (is_shrunk) {
+        record.bytes = bytes;
+        struct hak_zones zones = hak_zones_of(&record);
+        hak_zones_fill_red(&zones);
+    }
+    hak_record_freeing_to_live(block, record.bytes);
+    return is_shrunk;
+}
+
 void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
     if (bytes == 0) {
         hak_checked_free(block, function, HAK_NO_CLAIM);
@@ -326,11 +346,15 @@ void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
     if (bytes == old_bytes) {
         return block; /* programs count on it */
     }
+    int saved_errno = errno;
     void *moved = hak_checked_alloc(bytes, HAK_ALIGN_BYTES, false);
-    if (moved != NULL) {
-        memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
-        hak_checked_free(block, function, HAK_NO_CLAIM);
+    if (moved == NULL) {
+        bool stays = bytes < old_bytes && shrink(block, bytes);
+        errno = stays ? saved_errno : ENOMEM;
+        return stays ? block : NULL;
     }
+    memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+    hak_checked_free(block, function, HAK_NO_CLAIM);
     return moved;
 }
 
@@ -378,59 +402,4 @@ void hak_checked_for_each_lock(void (*action)(struct hak_lock *)) {
         action(&hak_quarantine_lock);
         hak_records_for_each_lock(action);
     }
-}
-
-#define BATCH 64u
-
-/* Some GUARDED live blocks, copied so that no lock is held while the visitor runs. */
-struct batch {
-    size_t skip; /* how many were visited before */
-    size_t seen;
-    size_t count;
-    struct hak_record records[BATCH];
-};
-
-static int visit_into_batch(const struct hak_record *record, void *context) {
-    struct batch *batch = context;
-    if (record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE &&
-        batch->seen++ >= batch->skip) {
-        batch->records[batch->count++] = *record;
-    }
-    return batch->count == BATCH;
-}
-
-int hak_checked_walk(hak_block_visitor visitor, void *context) {
-    struct batch batch = {.count = BATCH};
-    for (size_t skip = 0; batch.count == BATCH; skip += BATCH) {
-        batch.skip = skip;
-        batch.seen = batch.count = 0;
-        (void)hak_records_visit(visit_into_batch, &batch);
-        for (size_t i = 0; i < batch.count; i++) {
-            int result = visitor((void *)batch.records[i].address, batch.records[i].bytes, context);
-            if (result != 0) {
-                return result;
-            }
-        }
-    }
-    return 0;
-}
-
-struct sums {
-    size_t blocks, bytes;
-};
-
-static int add_guarded(const struct hak_record *record, void *context) {
-    struct sums *sums = context;
-    if (record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE) {
-        sums->blocks++;
-        sums->bytes += record->bytes;
-    }
-    return 0;
-}
-
-void hak_checked_count(size_t *blocks, size_t *bytes) {
-    struct sums sums = {0, 0};
-    (void)hak_records_visit(add_guarded, &sums);
-    *blocks = sums.blocks;
-    *bytes = sums.bytes;
 }

@@ -108,7 +108,7 @@ static int errno_if_smaller(size_t old_bytes, size_t bytes) {
     return bytes <= old_bytes ? errno : 0;
 }
 
-static void *move_block(const char *function, void *block, size_t old_bytes, size_t bytes) {
+void *hak_request_move(const char *function, void *block, size_t old_bytes, size_t bytes) {
     int saved_errno = errno_if_smaller(old_bytes, bytes);
     void *moved = hak_alloc_gate(bytes);
     if (HAK_UNLIKELY(moved == NULL)) {
@@ -132,7 +132,7 @@ static void *realloc_large(const char *function, void *block, hak_word word, siz
     (void)hak_heap_attach(); /* as in hak_defrag_helps(): what is cut off may go back by the hands of this
                                 thread */
     if (bytes <= HAK_MID_MAX_BYTES) {
-        return move_block(function, block, hak_large_usable(function, block, word), bytes);
+        return hak_request_move(function, block, hak_large_usable(function, block, word), bytes);
     }
     if (HAK_UNLIKELY(hak_options.zero_on_free)) {
         wipe_tail(block, hak_large_usable(function, block, word), bytes);
@@ -173,7 +173,7 @@ static HAK_NOINLINE void *realloc_far(const char *function, void *block, size_t 
     }
     return fits_in_place(class_idx, bytes)
                ? block
-               : move_block(function, block, hak_class_block_bytes[class_idx], bytes);
+               : hak_request_move(function, block, hak_class_block_bytes[class_idx], bytes);
 }
 
 /* Apart, so that the other ways need no frame. */

@@ -20,6 +20,10 @@ size_t hak_request_class_bytes(size_t align, size_t bytes);
  * alone. */
 void *hak_request_realloc(const char *function, void *block, size_t bytes);
 
+/* The part of it that gives a live block of `old_bytes` another place, except that one which is to be smaller
+ * stays as it is when there is no memory. */
+void *hak_request_move(const char *function, void *block, size_t old_bytes, size_t bytes);
+
 /* Bytes of the live block that may be used; 0 for NULL. */
 size_t hak_request_usable(const char *function, const void *block);
 

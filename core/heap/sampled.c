@@ -9,9 +9,9 @@
 #include "heap/checked.h"
 #include "heap/front.h"
 #include "heap/pace.h"
+#include "heap/requests.h"
 #include "heap/upkeep.h"
 #include "os/os.h"
-#include <string.h>
 
 #define SAMPLED_BYTES_MAX                                                                                    \
     ((size_t)1024 * 1024)       /* larger ones have a mapping, and mostly a neighbour without access */
@@ -94,13 +94,6 @@ void hak_sampled_free(void *block, const char *function) {
 
 void *hak_sampled_realloc(const char *function, void *block, size_t bytes) {
     size_t old_bytes = hak_checked_usable(function, block);
-    if (bytes == old_bytes) {
-        return block;
-    }
-    void *moved = hak_alloc_gate(bytes);
-    if (moved != NULL) {
-        memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
-        hak_sampled_free(block, function);
-    }
-    return moved;
+    /* Where it stays its record keeps the size, which no free of a sampled block compares. */
+    return bytes == old_bytes ? block : hak_request_move(function, block, old_bytes, bytes);
 }

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* pthread_getattr_np */
 #endif
 #include "support/child.h"
+#include "support/limits.h"
 #include "support/pattern.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -279,13 +279,7 @@ static void more_than_the_machine_has_is_refused_before_it_is_filled(void **stat
 /* What waits in the quarantine takes address space; before malloc fails for that, it goes. */
 static int take_and_give_with_little_room(void *unused) {
     (void)unused;
-    unsigned long mapped_pages;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    CHECK(statm != NULL && fscanf(statm, "%lu", &mapped_pages) == 1);
-    CHECK(fclose(statm) == 0);
-    struct rlimit limit = {.rlim_cur = mapped_pages * (size_t)sysconf(_SC_PAGESIZE) + 24 * MIB,
-                           .rlim_max = RLIM_INFINITY};
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    limit_room(24 * MIB);
     for (unsigned i = 0; i < 10; i++) {
         void *block = launder(malloc(8 * MIB));
         CHECK(block != NULL);

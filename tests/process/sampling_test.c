@@ -3,9 +3,12 @@
  * the program goes on with it, and seldom enough to cost little. Neither do faults that are no block's.
  */
 #include "support/child.h"
+#include "support/limits.h"
+#include "support/pattern.h"
 #include "support/target.h"
 #include "support/test.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -246,13 +248,7 @@ static void few_allocations_are_not_sampled(void **state) {
 /* Freed ones above what slots hold wait with their address space; before malloc fails for that, it goes. */
 static int take_and_give_with_little_room(void) {
     enum { WAITING = 200 };
-    unsigned long mapped_pages;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    CHECK(statm != NULL && fscanf(statm, "%lu", &mapped_pages) == 1);
-    CHECK(fclose(statm) == 0);
-    struct rlimit limit = {.rlim_cur = mapped_pages * (size_t)sysconf(_SC_PAGESIZE) + WAITING * MIB,
-                           .rlim_max = RLIM_INFINITY};
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    limit_room(WAITING * MIB);
     for (unsigned i = 0; i < 2 * WAITING; i++) {
         void *block = launder(malloc(900 * KIB));
         CHECK(is_sampled(block, 900 * KIB));
@@ -261,6 +257,31 @@ static int take_and_give_with_little_room(void) {
     void *block = launder(malloc(WAITING / 2 * MIB));
     CHECK(block != NULL);
     free(block);
+    return 0;
+}
+
+/* In a slot, and in a mapping of its own. */
+static int shrink_without_memory(void) {
+    static const size_t sizes[] = {5000, 900 * KIB};
+    char *blocks[COUNT_OF(sizes)];
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        blocks[i] = memset(launder(malloc(sizes[i])), 1, sizes[i]);
+        CHECK(is_sampled(blocks[i], sizes[i]));
+    }
+    limit_room(64 * MIB);
+    for (size_t bytes = 8 * MIB; bytes >= 16; bytes /= 2) {
+        while (launder(malloc(bytes)) != NULL) {
+        }
+    }
+    while (launder(malloc(SMALL_BYTES)) != NULL) {
+    }
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        errno = 0;
+        CHECK(realloc(launder(blocks[i]), SMALL_BYTES) == blocks[i] && errno == 0);
+        CHECK(bytes_are(blocks[i], sizes[i], 1) && malloc_usable_size(blocks[i]) == sizes[i]);
+        CHECK(realloc(launder(blocks[i]), sizes[i] + 1) == NULL && errno == ENOMEM);
+        free(blocks[i]);
+    }
     return 0;
 }
 
@@ -362,6 +383,12 @@ static void what_waits_gives_way_when_memory_is_short(void **state) {
     assert_part_succeeds("short-of-memory", "HAKMEM_GUARD_SAMPLE=1");
 }
 
+static void a_block_that_is_to_be_smaller_stays_when_there_is_no_memory(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_part_succeeds("shrink", "HAKMEM_GUARD_SAMPLE=1");
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "few") == 0) {
         return allocate_on_threads(1000, 10) != 0 || keep(1000) != 0;
@@ -371,6 +398,9 @@ int main(int argc, char **argv) {
     }
     if (argc == 2 && strcmp(argv[1], "short-of-memory") == 0) {
         return take_and_give_with_little_room();
+    }
+    if (argc == 2 && strcmp(argv[1], "shrink") == 0) {
+        return shrink_without_memory();
     }
     if (argc == 2 && strcmp(argv[1], "resident") == 0) {
         return ask_what_is_resident();
@@ -388,6 +418,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(samples_have_time_between_them),
         cmocka_unit_test(faults_elsewhere_cost_hardly_more),
         cmocka_unit_test(what_waits_gives_way_when_memory_is_short),
+        cmocka_unit_test(a_block_that_is_to_be_smaller_stays_when_there_is_no_memory),
         cmocka_unit_test(what_sampled_blocks_have_is_resident),
     };
     return cmocka_run_group_tests_name("sampling", tests, NULL, heap_is_sound);
