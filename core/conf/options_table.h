@@ -50,7 +50,7 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     FLAG(BACKGROUND, background, false,                                                                      \
          "a helper thread that gives back in time also when the program does nothing")                       \
     CHOICE(THP, thp, HAK_THP_AUTO, "auto|never|always",                                                      \
-           "huge pages for SuperSlabs: auto is while little of them is unused")                              \
+           "huge pages for SuperSlabs: auto is for blocks up to an OS page, while little is unused")         \
     FLAG(GUESTS, guests, true,                                                                               \
          "blocks of other sizes in the holes between live ones before memory grows: less of it, slower")     \
     FLAG(RANDOMIZE, randomize, false,                                                                        \

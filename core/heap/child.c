@@ -117,7 +117,8 @@ static void rebuild_slab(struct slab *slab, uint32_t own_id) {
     }
     word = hak_slab_word_with_count(hak_slab_word_with_place(word, HAK_PLACE_NOWHERE), recount(slab));
     if (slab->carved_blocks < slab->capacity_blocks) {
-        (void)hak_atomic_add_relaxed(&hak_slab_begun_units, slab->units); /* relaxed: nobody else is there */
+        /* relaxed: nobody else is there */
+        (void)hak_atomic_add_relaxed(&hak_slab_begun_units, hak_slab_begun_share(slab));
     }
     word &= ~HAK_THIN; /* hak_superslab_rebuild() forgets them */
     hak_ragged_reset(slab);

@@ -16,6 +16,7 @@
 
 #include "base/bits.h"
 #include "base/config.h"
+#include "os/os.h"
 
 /* X(class index, size of the class below, block size, units in a slab) */
 #define HAK_CLASS_TABLE(X)                                                                                   \
@@ -87,6 +88,12 @@ extern const uint8_t hak_live_of_slot[HAK_SIZE_SLOTS];
 /* The class of a size from 0 to HAK_MID_MAX_BYTES. */
 HAK_INLINE unsigned hak_class_of(size_t bytes) {
     return hak_live_of_slot[(bytes - (bytes != 0)) >> HAK_SIZE_SHIFT] - HAK_HEADER_LIVE;
+}
+
+/* Whether blocks of the class are longer than an OS page: some of a slab's pages may then never be touched,
+ * though all its blocks are in use. Every page of other slabs has the start of a block. */
+HAK_INLINE bool hak_class_exceeds_page(unsigned class_idx) {
+    return hak_class_block_bytes[class_idx] > hak_os_page_bytes();
 }
 
 /* How many blocks a slab of the class holds. */

@@ -2,21 +2,35 @@
  * placement.c - which free units a slab gets: of the fullest SuperSlab that can serve, and of its units those
  * that have pages. Buckets by number of free units give it in a few steps. Everything under the SuperSlab
  * lock; declared in superslab_pool.h.
+ *
+ * A huge SuperSlab has all its memory from its first byte on. HAKMEM_THP=auto counts on what is unused of it
+ * being used soon, so that part is for slabs whose every OS page has the start of a block. Others, of which
+ * much may never be touched, get units of it that held data before. They pass over few SuperSlabs for that: a
+ * huge one is mapped only when no other has a unit left for those whose it is.
  */
 #include "base/bits.h"
 #include "conf/options.h"
 #include "slab/chance.h"
 #include "slab/superslab_pool.h"
 
-/* SuperSlabs that are looked at for a unit with few pages or none, and for units that have theirs. */
+/* SuperSlabs that are looked at for a unit with few pages or none, for units that have theirs, and of the
+ * empty ones. */
 #define LIGHT_LOOKS_MAX 16u
 #define KEPT_LOOKS_MAX  8u
+#define EMPTY_LOOKS_MAX 8u
 
-/* Where `units` free units in a row start: dirty ones first, they are in memory already. 0 if there are none.
- */
-static uint32_t run_starts(const struct superslab *s, unsigned units) {
+bool hak_superslab_takes_huge(unsigned class_idx) {
+    return hak_options.thp != HAK_THP_AUTO || !hak_class_exceeds_page(class_idx);
+}
+
+/* Where `units` free units in a row start that the class may have: dirty ones first, they are in memory
+ * already. 0 if there are none. */
+static uint32_t run_starts(const struct superslab *s, unsigned units, unsigned class_idx) {
     uint32_t dirty_starts = hak_runs_of(hak_superslab_dirty(s), units);
-    return dirty_starts != 0 ? dirty_starts : hak_runs_of(s->free_units, units);
+    if (dirty_starts != 0 || (s->is_huge && !hak_superslab_takes_huge(class_idx))) {
+        return dirty_starts;
+    }
+    return hak_runs_of(s->free_units, units);
 }
 
 /*
@@ -41,7 +55,7 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
     for (unsigned free = units; free <= HAK_UNITS_PER_SUPERSLAB; free++) {
         struct superslab *found = NULL;
         for (struct superslab *s = hak_superslab_pool.buckets[tier][free]; s != NULL; s = s->next) {
-            uint32_t starts = run_starts(s, units);
+            uint32_t starts = run_starts(s, units, class_idx);
             if (starts == 0) {
                 continue;
             }
@@ -87,6 +101,19 @@ static struct superslab *choose_kept(unsigned units, unsigned class_idx, unsigne
     return found;
 }
 
+/* The one most recently emptied that has a run for the class: the likeliest to be in memory. */
+static struct superslab *choose_empty(unsigned units, unsigned class_idx, unsigned *unit_idx) {
+    struct superslab *s = hak_superslab_pool.lru_newest;
+    for (unsigned looked = 0; s != NULL && looked < EMPTY_LOOKS_MAX; looked++, s = s->prev) {
+        uint32_t starts = run_starts(s, units, class_idx);
+        if (starts != 0) {
+            *unit_idx = choose_start(s, starts, class_idx);
+            return s;
+        }
+    }
+    return NULL;
+}
+
 struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsigned *unit_idx) {
     struct superslab *s = choose_kept(units, class_idx, unit_idx);
     if (s == NULL) {
@@ -96,8 +123,7 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsig
         s = choose_in_tier(HAK_TIER_DRAINING, units, class_idx, unit_idx);
     }
     if (s == NULL) {
-        s = hak_superslab_pool.lru_newest; /* the one most recently emptied: the likeliest to be in memory */
-        *unit_idx = s != NULL ? choose_start(s, run_starts(s, units), class_idx) : 0;
+        s = choose_empty(units, class_idx, unit_idx);
     }
     return s;
 }

@@ -57,7 +57,8 @@ int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     hak_ragged_reset(slab);
     slab->carved_blocks = 0;
     slab->sweep_cursor = 0;
-    (void)hak_atomic_add_relaxed(&hak_slab_begun_units, slab->units); /* relaxed: a statistic */
+    (void)hak_atomic_add_relaxed(&hak_slab_begun_units,
+                                 hak_slab_begun_share(slab)); /* relaxed: a statistic */
     HAK_ASSERT(slab->purged_mask == 0 && slab->purged_pages == 0);
     store_registry_words(slab, owner);
     /* relaxed: leased from the start; giving the lease back publishes what stands above */
@@ -220,7 +221,8 @@ void hak_slab_retire(struct slab *slab) {
     bool is_zero = slab->is_zero && slab->carved_blocks == 0;
     hak_slab_list_unlink(slab);
     if (slab->carved_blocks < slab->capacity_blocks) {
-        (void)hak_atomic_add_relaxed(&hak_slab_begun_units, -(size_t)slab->units); /* relaxed: a statistic */
+        (void)hak_atomic_add_relaxed(&hak_slab_begun_units,
+                                     -hak_slab_begun_share(slab)); /* relaxed: a statistic */
     }
     if (hak_thin_is_known(slab)) {
         hak_thin_leave(slab);

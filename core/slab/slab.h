@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "base/config.h"
+#include "meta/classes.h"
 #include "meta/registry.h"
 
 struct slab_list;
@@ -73,15 +74,22 @@ HAK_INLINE unsigned hak_slab_relist_blocks(const struct slab *slab) {
 
 /*
  * Units of slabs that have begun to hand out blocks and have never handed out some: where they lie on a huge
- * page, that has memory there nevertheless. Written by lease holders; a statistic.
+ * page, that has memory there nevertheless. None of blocks longer than an OS page: those begin on no part of
+ * a huge page that was not in use before. Written by lease holders; a statistic.
  */
 extern _Atomic size_t hak_slab_begun_units;
+
+/* What a slab that has begun adds to it. */
+HAK_INLINE size_t hak_slab_begun_share(const struct slab *slab) {
+    return hak_class_exceeds_page(slab->class_idx) ? 0 : slab->units;
+}
 
 /* Blocks below `carved_blocks` were handed out once. Lease held. */
 HAK_INLINE void hak_slab_set_carved(struct slab *slab, unsigned carved_blocks) {
     slab->carved_blocks = (uint16_t)carved_blocks;
     if (HAK_UNLIKELY(carved_blocks == slab->capacity_blocks)) {
-        (void)hak_atomic_add_relaxed(&hak_slab_begun_units, -(size_t)slab->units); /* relaxed: a statistic */
+        (void)hak_atomic_add_relaxed(&hak_slab_begun_units,
+                                     -hak_slab_begun_share(slab)); /* relaxed: a statistic */
     }
 }
 

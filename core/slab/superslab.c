@@ -146,14 +146,14 @@ static uintptr_t map_memory(bool is_huge) {
     return (uintptr_t)memory;
 }
 
-/* A record with fresh memory, in no list yet. NULL when out of memory. */
-static struct superslab *map_superslab(uintptr_t *base) {
+/* A record with fresh memory, in no list yet; a huge page only if it may be one. NULL when out of memory. */
+static struct superslab *map_superslab(bool may_be_huge, uintptr_t *base) {
     struct superslab *s = obtain_record();
     if (s == NULL) {
         return NULL;
     }
     hak_lock_acquire(&hak_superslab_lock);
-    s->is_huge = hak_superslab_may_be_huge();
+    s->is_huge = may_be_huge && hak_superslab_may_be_huge();
     hak_lock_release(&hak_superslab_lock);
     *base = map_memory(s->is_huge);
     if (*base == 0) {
@@ -182,14 +182,14 @@ static bool fills_page_by_page(const struct superslab *s) {
 }
 
 /* Under the lock: the run of units becomes that record's. */
-static struct slab *take_run(struct superslab *s, unsigned unit_idx, unsigned units) {
+static struct slab *take_run(struct superslab *s, unsigned unit_idx, unsigned units, bool is_long) {
     struct slab *slab = &s->slabs[unit_idx];
     slab->units = (uint8_t)units;
     slab->base = s->base + unit_idx * HAK_UNIT_BYTES;
     uint32_t span = hak_superslab_span(slab);
     slab->is_zero = (s->zero_units & span) == span;
     s->light_units |= fills_page_by_page(s) ? s->zero_units & span : 0;
-    hak_superslab_change(s, (struct hak_unit_change){.taken = span});
+    hak_superslab_change(s, (struct hak_unit_change){.taken = span, .is_long = is_long});
     return slab;
 }
 
@@ -201,7 +201,7 @@ static struct slab *take_locked(unsigned units, unsigned class_idx) {
         return NULL;
     }
     note_missed(s->zero_units & hak_mask32(units) << unit_idx);
-    return take_run(s, unit_idx, units);
+    return take_run(s, unit_idx, units, hak_class_exceeds_page(class_idx));
 }
 
 struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
@@ -217,7 +217,7 @@ struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
         if (slab != NULL) {
             return slab;
         }
-        fresh = map_superslab(&base);
+        fresh = map_superslab(hak_superslab_takes_huge(class_idx), &base);
         if (fresh == NULL) {
             return NULL;
         }
@@ -228,7 +228,7 @@ struct slab *hak_superslab_take_light(void) {
     unsigned unit_idx;
     hak_lock_acquire(&hak_superslab_lock);
     struct superslab *s = hak_superslab_choose_light(&unit_idx);
-    struct slab *slab = s != NULL ? take_run(s, unit_idx, 1) : NULL;
+    struct slab *slab = s != NULL ? take_run(s, unit_idx, 1, false) : NULL;
     hak_lock_release(&hak_superslab_lock);
     return slab;
 }
@@ -264,7 +264,7 @@ struct superslab *hak_superslab_take_whole(uint32_t *zero_units) {
         (void)hak_superslab_split(s);
         return s;
     }
-    s = map_superslab(&base);
+    s = map_superslab(true, &base);
     if (s == NULL) {
         return NULL;
     }

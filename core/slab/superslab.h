@@ -31,7 +31,7 @@ enum hak_tier {
  * Owner: this floor. The record outlives its memory and is reused for other SuperSlabs only (type-stable), so
  * that a stale pointer to one of its slabs reads a slab. Invariant, under the lock, for HOT, DRAINING and
  * FREE: free_units, purging_units and the spans of taken slabs are disjoint and cover all 32 units;
- * zero_units is a subset of free_units. A thin slab is a taken one.
+ * zero_units is a subset of free_units, long_units of what slabs have. A thin slab is a taken one.
  */
 struct superslab {
     struct slab slabs[HAK_UNITS_PER_SUPERSLAB]; /* slab i is the one that starts at unit i, if any */
@@ -40,6 +40,7 @@ struct superslab {
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
     uint32_t light_units;          /* under lock: mask, see HAK_LIGHT_BYTES; taken ones may be, too */
+    uint32_t long_units;           /* under lock: mask, slabs' whose blocks are longer than an OS page */
     uint32_t thin_slabs;           /* under lock: mask, first units of thin slabs (thin.h) */
     uint32_t ragged_slabs;         /* under lock: mask, first units of those that wait (ragged.h) */
     enum hak_tier tier;            /* under lock */
@@ -61,8 +62,8 @@ struct superslab {
 struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx);
 
 /*
- * The same of one free unit that holds few pages, or else none; NULL when the fullest SuperSlabs have
- * neither. Makes no system call.
+ * The same of one free unit that holds few pages, or else none, for blocks no longer than an OS page; NULL
+ * when the fullest SuperSlabs have neither. Makes no system call.
  */
 struct slab *hak_superslab_take_light(void);
 

@@ -51,6 +51,9 @@ static const char *broken_invariant(struct superslab *s) {
     if ((s->free_units & (s->thin_slabs | s->ragged_slabs)) != 0) {
         return "SuperSlab: a thin or ragged slab whose units are free";
     }
+    if ((s->long_units & (s->free_units | s->purging_units)) != 0) {
+        return "SuperSlab: units of long blocks that no slab has";
+    }
     if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
         return "SuperSlab: in the LRU but not empty";
     }
@@ -70,13 +73,15 @@ static void add_counts(struct superslab_pool *sums, const struct superslab *s) {
         sums->free_units += hak_popcount32(s->free_units);
         sums->dirty_units += hak_popcount32(hak_superslab_dirty(s));
         sums->light_units += hak_popcount32(hak_superslab_dirty(s) & s->light_units);
+        sums->long_units += hak_popcount32(s->long_units);
     }
 }
 
 static bool are_same_counts(const struct superslab_pool *sums, const struct superslab_pool *pool) {
     return sums->mapped_count == pool->mapped_count && sums->whole_count == pool->whole_count &&
            sums->empty_count == pool->empty_count && sums->free_units == pool->free_units &&
-           sums->dirty_units == pool->dirty_units && sums->light_units == pool->light_units;
+           sums->dirty_units == pool->dirty_units && sums->light_units == pool->light_units &&
+           sums->long_units == pool->long_units;
 }
 
 bool hak_superslab_verify(const char **why) {

@@ -80,6 +80,7 @@ static void detach(struct superslab *s) {
     pool->free_units -= hak_popcount32(s->free_units);
     pool->dirty_units -= hak_popcount32(hak_superslab_dirty(s));
     pool->light_units -= hak_popcount32(hak_superslab_dirty(s) & s->light_units);
+    pool->long_units -= hak_popcount32(s->long_units);
     pool->huge_zero_units -= s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_unlink(s);
@@ -121,6 +122,7 @@ static void attach(struct superslab *s) {
     pool->free_units += hak_popcount32(s->free_units);
     pool->dirty_units += hak_popcount32(hak_superslab_dirty(s));
     pool->light_units += hak_popcount32(hak_superslab_dirty(s) & s->light_units);
+    pool->long_units += hak_popcount32(s->long_units);
     pool->huge_zero_units += s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_link(s);
@@ -154,6 +156,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     s->free_units = (s->free_units & ~begun) | change.freed_zero | change.freed_dirty | ended;
     s->zero_units = (s->zero_units & ~begun) | change.freed_zero | change.purge_done;
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
+    s->long_units = (s->long_units & ~s->free_units) | (change.is_long ? change.taken : 0);
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
     attach(s);
@@ -207,7 +210,7 @@ bool hak_superslab_may_be_huge(void) {
     /* Some have begun a moment ago, some are nearly through. */
     size_t begun_units = hak_atomic_load_relaxed(&hak_slab_begun_units) / 2; /* relaxed: a statistic */
     size_t unused_units = pool->huge_zero_units + begun_units + HAK_UNITS_PER_SUPERSLAB;
-    return unused_units <= units_in_use() / HUGE_UNUSED_SHARE;
+    return unused_units <= (units_in_use() - pool->long_units) / HUGE_UNUSED_SHARE;
 }
 
 bool hak_superslab_clear_huge(struct superslab *s) {

@@ -28,6 +28,7 @@ struct superslab_pool {
     size_t light_units;      /* of those, light */
     size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
     size_t purged_bytes;     /* given back beneath free blocks of slabs */
+    size_t long_units;       /* of slabs whose blocks are longer than an OS page */
     size_t huge_zero_units;  /* free units of huge SuperSlabs that nobody has written to */
     unsigned failures;       /* purges in a row that failed */
     uint64_t purge_retry_ms; /* they were so many that all pages may be locked: no step purges before */
@@ -45,6 +46,7 @@ struct hak_unit_change {
     uint32_t purge_begun;  /* free -> purging */
     uint32_t purge_done;   /* purging -> free and zero */
     uint32_t purge_failed; /* purging -> free and dirty */
+    bool is_long;          /* blocks of the slab that has `taken` are longer than an OS page */
 };
 void hak_superslab_change(struct superslab *superslab, struct hak_unit_change change);
 
@@ -73,9 +75,17 @@ HAK_INLINE size_t hak_superslab_dirty_bytes(void) {
 /* NONE -> HOT, all units free and zero, its memory new at `base`. */
 void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
 
-/* Whether the next new SuperSlab may be a huge page: what of huge ones nobody has written to stays within 5 %
- * of what is in use, free units and half of what slabs in use may still hand out for the first time. */
+/*
+ * Whether a new SuperSlab for slabs that take of huge ones what nobody has written to may be a huge page:
+ * that stays within 5 % of what is in use, free units and half of what slabs in use may still hand out for
+ * the first time. By HAKMEM_THP=auto slabs of blocks longer than an OS page count on neither side: they take
+ * nothing of it, and what of them is in use may hold little memory.
+ */
 bool hak_superslab_may_be_huge(void);
+
+/* Whether slabs of the class take of huge SuperSlabs what nobody has written to, and have new ones that are:
+ * not those whose blocks may be touched in part, unless HAKMEM_THP=always. */
+bool hak_superslab_takes_huge(unsigned class_idx);
 
 /* It is huge no more, and its free units are dirty; the caller tells the kernel, without the lock. Says what
  * it was. */

@@ -14,6 +14,9 @@
 #define BLOCK_BYTES 500u
 #define MANY        ((size_t)300 * MIB / 512)
 #define FEW         ((size_t)8 * MIB / 512)
+#define LONG_BYTES  ((size_t)16 * KIB)
+#define LONG_USED   500u
+#define LONGS       ((size_t)100 * MIB / LONG_BYTES)
 #define THREADS     100u
 #define SIZES       20u  /* of as many classes, */
 #define SIZE_BYTES  100u /* that far apart */
@@ -52,6 +55,15 @@ static void fill(size_t count) {
     fill_blocks(blocks, count, BLOCK_BYTES);
 }
 
+/* Buffers of which the start alone is used. */
+static void fill_starts(void **buffers) {
+    for (size_t i = 0; i < LONGS; i++) {
+        buffers[i] = malloc(LONG_BYTES);
+        CHECK(buffers[i] != NULL);
+        memset(buffers[i], 1, LONG_USED);
+    }
+}
+
 static void print_flags(size_t count) {
     printf("%zu %zu %zu\n", flagged_bytes(blocks, count, " nh"), flagged_bytes(blocks, count, " hg"),
            rss_bytes());
@@ -62,6 +74,21 @@ static void fill_and_thin_out(void) {
     fill(MANY);
     size_t kept = free_blocks(blocks, MANY, 1000);
     print_flags(kept);
+}
+
+static void fill_starts_alone(void) {
+    blocks = map_own(LONGS * sizeof *blocks);
+    fill_starts(blocks);
+    print_flags(LONGS);
+}
+
+/* The flags are those of the others. */
+static void fill_starts_and_others(void) {
+    void **buffers = map_own(LONGS * sizeof *buffers);
+    fill(MANY / 2);
+    fill_starts(buffers);
+    fill(MANY);
+    print_flags(MANY);
 }
 
 static pthread_barrier_t all_have_begun;
@@ -107,6 +134,10 @@ static int run_mode(const char *mode) {
         print_flags(MANY);
     } else if (strcmp(mode, "begin") == 0) {
         begin_in_threads();
+    } else if (strcmp(mode, "starts") == 0) {
+        fill_starts_alone();
+    } else if (strcmp(mode, "starts and others") == 0) {
+        fill_starts_and_others();
     } else {
         fill_and_thin_out();
     }
@@ -177,6 +208,42 @@ static void what_slabs_have_not_handed_out_yet_is_bounded(void **state) {
     assert_true(flags.rss_bytes < slabs * 16 * KIB);
 }
 
+/* What is used of the buffers, in OS pages. */
+static size_t starts_bytes(void) {
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    return LONGS * (page_bytes < LONG_BYTES ? page_bytes : LONG_BYTES);
+}
+
+static void what_is_never_touched_of_long_blocks_holds_no_memory(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("starts", NULL);
+    print_message("no huge pages: %zu MiB, huge pages: %zu MiB, resident: %zu MiB of %zu\n",
+                  flags.nohuge_bytes / MIB, flags.huge_bytes / MIB, flags.rss_bytes / MIB,
+                  starts_bytes() / MIB);
+    assert_true(flags.rss_bytes < starts_bytes() / 100 * 106 + 8 * MIB);
+    assert_true(flags.huge_bytes == 0 || starts_bytes() == LONGS * LONG_BYTES);
+}
+
+static void others_have_huge_pages_beside_them(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("starts and others", NULL);
+    size_t bytes = MANY * 512 / 2 * 3 + starts_bytes();
+    print_message("no huge pages: %zu MiB, huge pages: %zu MiB, resident: %zu MiB of %zu\n",
+                  flags.nohuge_bytes / MIB, flags.huge_bytes / MIB, flags.rss_bytes / MIB, bytes / MIB);
+    assert_true(flags.rss_bytes < bytes / 100 * 106 + 8 * MIB);
+    assert_true(flags.huge_bytes > MANY * 512 / 2);
+}
+
+static void always_means_those_of_long_blocks_too(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct flags flags = flags_of("starts", "HAKMEM_THP=always");
+    assert_int_equal(flags.nohuge_bytes, 0);
+    assert_true(flags.huge_bytes >= LONGS * LONG_BYTES);
+}
+
 static void what_is_purged_in_part_is_no_huge_page_any_more(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -192,6 +259,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_small_heap_has_no_huge_page_by_itself),
         cmocka_unit_test(what_auto_leaves_unused_is_bounded),
         cmocka_unit_test(what_slabs_have_not_handed_out_yet_is_bounded),
+        cmocka_unit_test(what_is_never_touched_of_long_blocks_holds_no_memory),
+        cmocka_unit_test(others_have_huge_pages_beside_them),
+        cmocka_unit_test(always_means_those_of_long_blocks_too),
         cmocka_unit_test(what_is_purged_in_part_is_no_huge_page_any_more),
     };
     if (argc > 1) {
