@@ -311,7 +311,8 @@ static bool is_marked(char *end, uint32_t mark) {
 /*
  * Of MREMAP_FIXED: kernels before 6.17 unmap the target before they look whether the process may have more,
  * later ones after that, as if it kept both; for want of mappings (vm.max_map_count) all refuse before. So an
- * error does not tell whether the target is there still or may be another thread's, but a mark in it does.
+ * error does not tell whether the target is there still or may be another thread's, but a mark in it does. It
+ * costs a page fault, and none is needed while there is no other thread.
  * What the process has more of afterwards is asked of its limits first, when a refusal leaves the target as
  * it was; and so is whether the range is one mapping. Of several, older kernels move none, but may have
  * unmapped the target, and newer ones (from 6.17 on) move one by one and leave it at that when one fails.
@@ -328,14 +329,15 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
         error = EFAULT;
     }
     if (error == 0) {
-        uint32_t mark = mark_end(target + new_bytes, more_bytes != 0);
+        bool is_alone = hak_os_is_only_thread();
+        uint32_t mark = is_alone ? 0 : mark_end(target + new_bytes, more_bytes != 0);
         error = remap(from, old_bytes, new_bytes, flags, target, &moved);
-        is_there = error == EINVAL || (error != 0 && is_marked(target + new_bytes, mark));
+        is_there = is_alone || error == EINVAL || (error != 0 && is_marked(target + new_bytes, mark));
         if (error == ENOMEM && is_there && more_bytes > page_bytes &&
             hak_os_forbid(target + new_bytes - more_bytes, more_bytes - page_bytes) == 0) {
             /* What may be written counts as data (RLIMIT_DATA), as does what the kernel makes of it. */
             error = remap(from, old_bytes, new_bytes, flags, target, &moved);
-            is_there = error != 0 && is_marked(target + new_bytes, mark);
+            is_there = is_alone || (error != 0 && is_marked(target + new_bytes, mark));
         }
         if (error == 0) { /* the target was accounted for when it was reserved */
             account_mapped(-(int64_t)freed_bytes);

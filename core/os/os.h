@@ -159,6 +159,9 @@ bool hak_os_is_readable(const uint32_t *word);
 /* Whether there is a word, and it holds the value; in the same way. */
 bool hak_os_word_is(const uint32_t *word, uint32_t value);
 
+/* Whether the process is known to have no other thread. */
+bool hak_os_is_only_thread(void);
+
 /*
  * For the constructor, while the process has one thread: starts a thread for good, with the name, every
  * signal blocked and a small stack. Returns 0 or an errno value.

@@ -147,6 +147,13 @@ uint64_t hak_os_process_id(void) {
     return (uint64_t)getpid();
 }
 
+/* glibc's (2.32): true while the process has one thread. Weak: musl has no such name. */
+extern char __libc_single_threaded __attribute__((weak));
+
+bool hak_os_is_only_thread(void) {
+    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+}
+
 static int futex(const void *word, int operation, uint32_t value, const struct timespec *time) {
     int saved = errno;
     return hak_errno_result(syscall(SYS_futex, word, operation, value, time, NULL, 0) < 0, saved);

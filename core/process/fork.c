@@ -17,13 +17,11 @@
 #include "large/large.h"
 #include "meta/arena.h"
 #include "meta/registry.h"
+#include "os/os.h"
 #include "slab/chance.h"
 #include "slab/orphans.h"
 #include "slab/superslab.h"
 #include <pthread.h>
-
-/* glibc's (2.32): true while the process has one thread. Weak: musl has no such name. */
-extern char __libc_single_threaded __attribute__((weak));
 
 /*
  * glibc's lock of the list of streams, a recursive one. fork takes it after the handlers, while whoever has
@@ -65,12 +63,8 @@ static void for_each_higher_lock(void (*action)(struct hak_lock *), uint32_t las
     hak_checked_for_each_lock(action);
 }
 
-static bool is_only_thread(void) {
-    return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
-}
-
 static HAK_COLD void prepare(void) {
-    if (is_only_thread()) {
+    if (hak_os_is_only_thread()) {
         return;
     }
     call_if_there(_IO_list_lock);

@@ -11,6 +11,7 @@
 #include "support/test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,9 +29,13 @@ enum outcome {
 };
 
 static enum outcome outcome;
-static unsigned refusals; /* so many moves are refused, the others carried out */
+static unsigned refusals;  /* so many moves are refused, the others carried out */
+static uint32_t last_word; /* of the target of one that was refused at once and grows */
 
-static void *refuse(void *target, size_t bytes) {
+static void *refuse(void *target, size_t bytes, bool grows) {
+    if (outcome == REFUSED_AT_ONCE && grows) {
+        last_word = *((uint32_t *)(void *)((char *)target + bytes) - 1);
+    }
     if (outcome != REFUSED_AT_ONCE) {
         CHECK(munmap(target, bytes) == 0);
     }
@@ -50,7 +55,7 @@ void *mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...) 
     va_end(rest);
     if ((flags & MREMAP_FIXED) != 0 && refusals != 0) {
         refusals--;
-        return refuse(target, new_bytes);
+        return refuse(target, new_bytes, new_bytes > old_bytes);
     }
     return (void *)syscall(SYS_mremap, address, old_bytes, new_bytes, flags, target);
 }
@@ -104,6 +109,13 @@ static void a_target_that_is_there_yet_goes_back(void **state) {
         assert_false(is_mapped(target + i * page_bytes));
     }
     assert_int_equal(mapped_bytes(), before_bytes);
+}
+
+static void a_target_is_marked_where_there_are_threads(void **state) {
+    (void)state;
+    bool is_alone = hak_os_is_only_thread();
+    (void)fail_to_move(2 * PAGES, REFUSED_AT_ONCE);
+    assert_int_equal(last_word == 0, is_alone);
 }
 
 static void a_target_that_is_gone_is_forgotten(void **state) {
@@ -166,14 +178,37 @@ static void words_are_compared_without_a_fault(void **state) {
     assert_int_equal(errno, 7);
 }
 
+static void *stay(void *unused) {
+    for (;;) {
+        (void)pause();
+    }
+    return unused;
+}
+
+/* From then on the process has two threads. */
+static int start_another(void **state) {
+    (void)state;
+    pthread_t thread;
+    return pthread_create(&thread, NULL, stay, NULL) != 0 || hak_os_is_only_thread();
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest alone[] = {
         cmocka_unit_test(a_target_that_is_there_yet_goes_back),
+        cmocka_unit_test(a_target_is_marked_where_there_are_threads),
         cmocka_unit_test(a_target_that_is_gone_is_forgotten),
-        cmocka_unit_test(what_another_thread_has_mapped_there_stays),
         cmocka_unit_test(targets_without_growth_go_back_once_moves_fail),
         cmocka_unit_test(what_grows_is_tried_again_with_less),
         cmocka_unit_test(words_are_compared_without_a_fault),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest beside_another[] = {
+        cmocka_unit_test(a_target_that_is_there_yet_goes_back),
+        cmocka_unit_test(a_target_is_marked_where_there_are_threads),
+        cmocka_unit_test(a_target_that_is_gone_is_forgotten),
+        cmocka_unit_test(what_another_thread_has_mapped_there_stays),
+        cmocka_unit_test(targets_without_growth_go_back_once_moves_fail),
+        cmocka_unit_test(what_grows_is_tried_again_with_less),
+    };
+    return cmocka_run_group_tests(alone, NULL, NULL) +
+           cmocka_run_group_tests(beside_another, start_another, NULL);
 }
