@@ -11,7 +11,6 @@
 #include "support/test.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -178,18 +177,19 @@ static void words_are_compared_without_a_fault(void **state) {
     assert_int_equal(errno, 7);
 }
 
-static void *stay(void *unused) {
-    for (;;) {
-        (void)pause();
-    }
-    return unused;
+/* libc's, in its place. */
+char __libc_single_threaded;
+
+static int be_alone(void **state) {
+    (void)state;
+    __libc_single_threaded = 1;
+    return !hak_os_is_only_thread();
 }
 
-/* From then on the process has two threads. */
-static int start_another(void **state) {
+static int be_one_of_several(void **state) {
     (void)state;
-    pthread_t thread;
-    return pthread_create(&thread, NULL, stay, NULL) != 0 || hak_os_is_only_thread();
+    __libc_single_threaded = 0;
+    return hak_os_is_only_thread();
 }
 
 int main(void) {
@@ -201,7 +201,7 @@ int main(void) {
         cmocka_unit_test(what_grows_is_tried_again_with_less),
         cmocka_unit_test(words_are_compared_without_a_fault),
     };
-    const struct CMUnitTest beside_another[] = {
+    const struct CMUnitTest beside_others[] = {
         cmocka_unit_test(a_target_that_is_there_yet_goes_back),
         cmocka_unit_test(a_target_is_marked_where_there_are_threads),
         cmocka_unit_test(a_target_that_is_gone_is_forgotten),
@@ -209,6 +209,6 @@ int main(void) {
         cmocka_unit_test(targets_without_growth_go_back_once_moves_fail),
         cmocka_unit_test(what_grows_is_tried_again_with_less),
     };
-    return cmocka_run_group_tests(alone, NULL, NULL) +
-           cmocka_run_group_tests(beside_another, start_another, NULL);
+    return cmocka_run_group_tests(alone, be_alone, NULL) +
+           cmocka_run_group_tests(beside_others, be_one_of_several, NULL);
 }
