@@ -43,16 +43,15 @@ static void set_refill(struct class_state *state, unsigned class_idx, unsigned b
     }
 }
 
-static void unmark(struct class_state *state) {
+/* The mark is at that position of the array from now on; 0: there is none. */
+static void set_mark(struct class_state *state, unsigned position) {
     if (state->marked != 0) {
         state->array[state->marked].block = state->marked_block;
-        state->marked = 0;
     }
-}
-
-static void mark_at(struct class_state *state, unsigned position) {
-    state->marked_block = state->array[position].block;
-    state->array[position].block = NULL;
+    if (position != 0) {
+        state->marked_block = state->array[position].block;
+        state->array[position].block = NULL;
+    }
     state->marked = (uint16_t)position;
 }
 
@@ -65,7 +64,7 @@ static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
         return false;
     }
     HAK_ASSERT(count <= capacity);
-    unmark(state);
+    set_mark(state, 0);
     if (state->array != NULL) {
         memcpy(&array[1], &state->array[1], count * sizeof *array);
         hak_meta_free(state->array, array_bytes(state->capacity_blocks));
@@ -184,7 +183,7 @@ void hak_cache_fill(struct heap *heap, unsigned class_idx, unsigned blocks) {
 static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned had = hak_cache_count(heap, class_idx);
-    unmark(state);
+    set_mark(state, 0);
     unsigned foreign = hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
     HAK_COUNT(&state->counters, remote_frees, foreign);
     memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
@@ -271,28 +270,15 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
 
 void hak_cache_mark(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
-    unsigned count = hak_cache_count(heap, class_idx);
-    unmark(state);
-    if (count != 0) {
-        mark_at(state, count);
+    if (state->marked != 0) {
+        return_oldest(heap, class_idx, state->marked);
     }
+    set_mark(state, hak_cache_count(heap, class_idx));
 }
 
 void hak_cache_lower_mark(struct heap *heap, unsigned class_idx) {
     struct class_state *state = &heap->classes[class_idx];
-    unsigned position = state->marked / 2u;
-    unmark(state);
-    if (position != 0) {
-        mark_at(state, position);
-    }
-}
-
-void hak_cache_drain(struct heap *heap, unsigned class_idx) {
-    struct class_state *state = &heap->classes[class_idx];
-    unsigned unused = state->marked;
-    if (unused != 0) {
-        return_oldest(heap, class_idx, unused);
-    }
+    set_mark(state, state->marked / 2u);
 }
 
 void hak_cache_forget(struct heap *heap, unsigned class_idx) {

@@ -38,11 +38,11 @@ void hak_cache_fit(struct heap *heap, unsigned class_idx);
 /*
  * How little of its cache a class needs is told by a mark: in place of the newest block stands what the
  * bottom has, NULL, so that an allocation that comes to it takes the slow path and moves it half of the way
- * down. What lies from the mark down has not been needed since it was set, and hak_cache_drain() returns it.
- * A cache whose blocks are moved, by a spill for one, loses its mark.
+ * down. What lies from the mark down has not been needed since it was set: hak_cache_mark() returns it, and
+ * marks what is left. A cache whose blocks are moved, by a spill for one, loses its mark. A purge step may be
+ * owed then.
  */
 void hak_cache_mark(struct heap *heap, unsigned class_idx);
-void hak_cache_drain(struct heap *heap, unsigned class_idx);
 
 /* Whether the next block is the marked one, which hak_cache_lower_mark() puts back. */
 HAK_INLINE bool hak_cache_is_at_mark(struct heap *heap, unsigned class_idx) {

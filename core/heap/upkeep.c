@@ -39,7 +39,6 @@ static void drain_unused(struct heap *heap) {
     }
     unsigned class_idx = hak_ctz64(heap->unused);
     heap->unused &= heap->unused - 1;
-    hak_cache_drain(heap, class_idx);
     hak_cache_mark(heap, class_idx);
 }
 

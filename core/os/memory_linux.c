@@ -283,21 +283,28 @@ static bool is_one_mapping(void *address, size_t bytes) {
  */
 static _Atomic bool marks_all;
 
+/* How a target is known again: by the odd number that stands at its end, if not by one of these. */
+#define NOT_MARKED     0u
+#define MARKS_NOT_USED 2u /* there is no other thread that could have it */
+
 static uint32_t *last_word(char *end) {
     return (uint32_t *)(void *)(end - sizeof(uint32_t));
 }
 
 /*
  * Writes a number that no other target has had lately at the end of a target that may be written there, or
- * that all may be made so. 0 if it cannot be marked.
+ * that all may be made so.
  */
 static uint32_t mark_end(char *end, bool is_writable) {
     static _Atomic uint32_t moves;
     size_t page_bytes = hak_os_page_bytes();
+    if (hak_os_is_only_thread()) {
+        return MARKS_NOT_USED;
+    }
     /* relaxed: decides only what is lost */
     if (!is_writable &&
         (!hak_atomic_load_relaxed(&marks_all) || hak_os_allow(end - page_bytes, page_bytes) != 0)) {
-        return 0;
+        return NOT_MARKED;
     }
     uint32_t mark = (hak_atomic_add_relaxed(&moves, 1) << 1) | 1; /* relaxed: only that it is another */
     *last_word(end) = mark;
@@ -305,7 +312,23 @@ static uint32_t mark_end(char *end, bool is_writable) {
 }
 
 static bool is_marked(char *end, uint32_t mark) {
-    return mark != 0 && hak_os_word_is(last_word(end), mark);
+    return mark == MARKS_NOT_USED || (mark != NOT_MARKED && hak_os_word_is(last_word(end), mark));
+}
+
+struct move {
+    void *from;
+    size_t old_bytes;
+    char *target;
+    size_t new_bytes;
+    int flags;
+};
+
+/* Says whether the target is to be unmapped after it: the pages have not come, and nobody else has it. */
+static int try_move(const struct move *move, uint32_t mark, bool *is_left) {
+    void *moved;
+    int error = remap(move->from, move->old_bytes, move->new_bytes, move->flags, move->target, &moved);
+    *is_left = error == EINVAL || (error != 0 && is_marked(move->target + move->new_bytes, mark));
+    return error;
 }
 
 /*
@@ -319,36 +342,32 @@ static bool is_marked(char *end, uint32_t mark) {
  */
 static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes, bool old_stays) {
     int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (old_stays ? MREMAP_DONTUNMAP : 0);
+    const struct move move = {from, old_bytes, target, new_bytes, flags};
     size_t freed_bytes = old_stays ? 0 : old_bytes;
     size_t more_bytes = new_bytes > freed_bytes ? new_bytes - freed_bytes : 0;
+    char *more = target + new_bytes - more_bytes;
     size_t page_bytes = hak_os_page_bytes();
-    bool is_there = true;
-    void *moved;
-    int error = more_bytes == 0 ? 0 : hak_os_allow(target + new_bytes - more_bytes, more_bytes);
+    bool is_left = true;
+    int error = more_bytes == 0 ? 0 : hak_os_allow(more, more_bytes);
     if (error == 0 && !is_one_mapping(from, old_bytes)) {
         error = EFAULT;
     }
     if (error == 0) {
-        bool is_alone = hak_os_is_only_thread();
-        uint32_t mark = is_alone ? 0 : mark_end(target + new_bytes, more_bytes != 0);
-        error = remap(from, old_bytes, new_bytes, flags, target, &moved);
-        is_there = is_alone || error == EINVAL || (error != 0 && is_marked(target + new_bytes, mark));
-        if (error == ENOMEM && is_there && more_bytes > page_bytes &&
-            hak_os_forbid(target + new_bytes - more_bytes, more_bytes - page_bytes) == 0) {
+        uint32_t mark = mark_end(target + new_bytes, more_bytes != 0);
+        error = try_move(&move, mark, &is_left);
+        if (error == ENOMEM && is_left && more_bytes > page_bytes &&
+            hak_os_forbid(more, more_bytes - page_bytes) == 0) {
             /* What may be written counts as data (RLIMIT_DATA), as does what the kernel makes of it. */
-            error = remap(from, old_bytes, new_bytes, flags, target, &moved);
-            is_there = is_alone || (error != 0 && is_marked(target + new_bytes, mark));
+            error = try_move(&move, mark, &is_left);
         }
-        if (error == 0) { /* the target was accounted for when it was reserved */
-            account_mapped(-(int64_t)freed_bytes);
-            return 0;
+        if (error != 0) {
+            hak_atomic_store_relaxed(&marks_all, true); /* relaxed: decides only what is lost */
         }
-        hak_atomic_store_relaxed(&marks_all, true); /* relaxed: decides only what is lost */
     }
-    if (is_there) {
+    if (is_left) {
         (void)hak_os_unmap(target, new_bytes);
-    } else {
-        account_mapped(-(int64_t)new_bytes);
+    } else { /* the target was accounted for when it was reserved */
+        account_mapped(-(int64_t)(error == 0 ? freed_bytes : new_bytes));
     }
     return error;
 }

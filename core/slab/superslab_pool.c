@@ -80,7 +80,6 @@ static void detach(struct superslab *s) {
     pool->free_units -= hak_popcount32(s->free_units);
     pool->dirty_units -= hak_popcount32(hak_superslab_dirty(s));
     pool->light_units -= hak_popcount32(hak_superslab_dirty(s) & s->light_units);
-    pool->long_units -= hak_popcount32(s->long_units);
     pool->huge_zero_units -= s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_unlink(s);
@@ -122,7 +121,6 @@ static void attach(struct superslab *s) {
     pool->free_units += hak_popcount32(s->free_units);
     pool->dirty_units += hak_popcount32(hak_superslab_dirty(s));
     pool->light_units += hak_popcount32(hak_superslab_dirty(s) & s->light_units);
-    pool->long_units += hak_popcount32(s->long_units);
     pool->huge_zero_units += s->is_huge ? hak_popcount32(s->zero_units) : 0;
     if (s->tier == HAK_TIER_FREE) {
         lru_link(s);
@@ -146,6 +144,15 @@ static enum hak_tier tier_for(const struct superslab *s) {
     return used >= HOT_AGAIN_USED_MIN ? HAK_TIER_HOT : HAK_TIER_DRAINING;
 }
 
+/* Apart from the other sums, since seldom anything changes. */
+static void set_long_units(struct superslab *s, uint32_t units) {
+    if (units != s->long_units) {
+        hak_superslab_pool.long_units += hak_popcount32(units);
+        hak_superslab_pool.long_units -= hak_popcount32(s->long_units);
+        s->long_units = units;
+    }
+}
+
 void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     uint32_t begun = change.taken | change.purge_begun;
     uint32_t ended = change.purge_done | change.purge_failed;
@@ -156,7 +163,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     s->free_units = (s->free_units & ~begun) | change.freed_zero | change.freed_dirty | ended;
     s->zero_units = (s->zero_units & ~begun) | change.freed_zero | change.purge_done;
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
-    s->long_units = (s->long_units & ~s->free_units) | (change.is_long ? change.taken : 0);
+    set_long_units(s, (s->long_units & ~s->free_units) | (change.is_long ? change.taken : 0));
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
     attach(s);

@@ -7,13 +7,13 @@
  */
 #include "memory/rss_kit.h"
 #include "support/child.h"
+#include "support/limits.h"
 #include "support/target.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #define KEPT_BYTES  ((size_t)64 * MIB)
 #define ROOM_BYTES  MIB
@@ -22,15 +22,6 @@
 #define SMALL_BYTES ((size_t)500)
 
 #define AHEAD_SLAB_BLOCKS 8u
-
-static size_t address_space_bytes(void) {
-    return proc_bytes("/proc/self/status", "VmSize:");
-}
-
-static void allow_no_more(void) {
-    struct rlimit limit = {.rlim_cur = address_space_bytes() + ROOM_BYTES, .rlim_max = RLIM_INFINITY};
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
-}
 
 /*
  * Fills and frees so much in blocks of one size; all of it is kept, since the floor is that high. Scattered,
@@ -112,7 +103,7 @@ static int ask(void *context) {
         keep(request->kept_block_bytes, true);
     }
     CHECK(address_space_bytes() >= KEPT_BYTES);
-    allow_no_more();
+    limit_room(ROOM_BYTES);
     CHECK(can_have(request->asked_block_bytes));
     is_refused(request->is_kept_by_other);
     check_heap();
@@ -179,7 +170,7 @@ static int ask_for_what_waits(void *unused) {
     void **blocks = map_own(count * sizeof *blocks);
     run_until_asleep(fill_and_sleep, blocks);
     (void)free_blocks(blocks, count, STAYS);
-    allow_no_more();
+    limit_room(ROOM_BYTES);
     CHECK(can_have(SMALL_BYTES));
     check_heap();
     return 0;
@@ -207,7 +198,7 @@ static void *have_slabs_fetched_ahead(void *unused) {
 static int count_beside_slabs_fetched_ahead(void *is_asking) {
     run_until_asleep(have_slabs_fetched_ahead, NULL);
     if (is_asking != NULL) {
-        allow_no_more();
+        limit_room(ROOM_BYTES);
         CHECK(launder(malloc(2 * KEPT_BYTES)) == NULL && errno == ENOMEM);
     }
     struct hak_stats stats = stats_now();

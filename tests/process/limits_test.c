@@ -9,8 +9,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "memory/rss_kit.h"
 #include "support/child.h"
+#include "support/limits.h"
 #include "support/pattern.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -138,16 +138,10 @@ static int exhaust_the_map_table(void) {
     return exhaust_again_and_again(64 * MIB);
 }
 
-/* From here on so much more address space than now. */
-static void leave_room(size_t bytes) {
-    rlim_t limit = proc_bytes("/proc/self/status", "VmSize:") + bytes;
-    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
-}
-
 /* What cannot be had leaves nothing behind: no records of what would have been. */
 static int ask_for_too_much(void) {
     char *block = malloc(4 * MIB);
-    leave_room(8 * MIB);
+    limit_room(8 * MIB);
     for (unsigned i = 0; i < 3; i++) {
         errno = 0;
         CHECK(realloc(block, (size_t)70 * 1024 * MIB) == NULL && errno == ENOMEM);
@@ -166,7 +160,7 @@ static int shrink_while_full(void) {
         blocks[i] = malloc(from[i]);
         pattern_fill(blocks[i], to[i], i);
     }
-    leave_room(0);
+    limit_room(0);
     for (size_t bytes = 1 << 20; bytes >= 16; bytes = bytes / 4 * 3) {
         (void)fill(&list, bytes, SIZE_MAX);
     }
@@ -180,20 +174,11 @@ static int shrink_while_full(void) {
     return 0;
 }
 
-/* All that the process has mapped, as RLIMIT_AS counts it. */
-static size_t address_space(void) {
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
-    CHECK(fclose(file) == 0);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 /* Blocks that move as they grow, and blocks made of kept pieces: together they come near the limit. */
 static int grow_near_the_limit(void) {
     free(malloc(20 * MIB));
     CHECK(malloc_trim(0) >= 0);
-    size_t before_bytes = address_space();
+    size_t before_bytes = address_space_bytes();
     for (unsigned round = 0; round < 5; round++) {
         void *in_the_way = malloc(2 * MIB);
         unsigned char *block = malloc(20 * MIB);
@@ -208,7 +193,7 @@ static int grow_near_the_limit(void) {
         free(block);
     }
     CHECK(malloc_trim(0) >= 0);
-    CHECK(address_space() <= before_bytes + 2 * MIB);
+    CHECK(address_space_bytes() <= before_bytes + 2 * MIB);
     check_heap();
     return 0;
 }
@@ -256,11 +241,11 @@ static int limit_address_space(void *bytes) {
 }
 
 /* The limit holds from before the program starts: start-up must fit too. */
-static void run_limited(const char *mode, size_t address_space_bytes) {
+static void run_limited(const char *mode, size_t limit_bytes) {
     child = (struct child){.program = own_path(),
                            .arguments = {mode},
-                           .prepare = address_space_bytes != 0 ? limit_address_space : NULL,
-                           .context = (void *)address_space_bytes};
+                           .prepare = limit_bytes != 0 ? limit_address_space : NULL,
+                           .context = (void *)limit_bytes};
     child_run(&child);
     assert_child_succeeded(&child);
     assert_string_equal(child.err, "");

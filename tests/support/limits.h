@@ -4,21 +4,20 @@
 #ifndef HAK_TESTS_SUPPORT_LIMITS_H
 #define HAK_TESTS_SUPPORT_LIMITS_H
 
+#include "memory/rss_kit.h"
 #include "support/test.h"
 
-#include <stdio.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-/* So much more than there is now. */
+/* All that the process has mapped, as RLIMIT_AS counts it. */
+static inline size_t address_space_bytes(void) {
+    return proc_bytes("/proc/self/status", "VmSize:");
+}
+
+/* From here on so much more than there is now. */
 static inline void limit_room(size_t bytes) {
-    unsigned long mapped_pages;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    CHECK(statm != NULL && fscanf(statm, "%lu", &mapped_pages) == 1);
-    CHECK(fclose(statm) == 0);
-    struct rlimit limit = {.rlim_cur = mapped_pages * (size_t)sysconf(_SC_PAGESIZE) + bytes,
-                           .rlim_max = RLIM_INFINITY};
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    rlim_t limit = address_space_bytes() + bytes;
+    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
 }
 
 #endif

@@ -8,9 +8,9 @@
 #define _GNU_SOURCE
 #endif
 #include "hakmem.h"
-#include "memory/rss_kit.h"
 #include "os/os.h"
 #include "support/child.h"
+#include "support/limits.h"
 #include "support/rng.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -112,10 +112,6 @@ static void locked_pages_are_not_moved_away(void **state) {
     assert_int_equal(hak_os_move_pages(start, bytes / 2, target), EINVAL);
     assert_int_equal(leaving_moves, 0);
     assert_int_equal(hak_os_unmap(start, bytes), 0);
-}
-
-static size_t address_space_bytes(void) {
-    return proc_bytes("/proc/self/status", "VmSize:");
 }
 
 /* As NumPy's: all but the first, partial page. */
