@@ -124,18 +124,15 @@ static void *alloc_large(size_t bytes, bool is_zeroed) {
     if (bytes > HAK_BLOCK_BYTES_MAX) {
         return out_of_memory();
     }
-    for (unsigned attempt = 0; attempt < 2; attempt++) {
-        struct heap *heap = current_heap();
-        if (attempt != 0) {
-            hak_reclaim_everything(heap);
-        }
-        bool is_zero;
-        void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
-        if (block != NULL) {
-            return block;
-        }
+    struct heap *heap = current_heap();
+    bool is_zero;
+    void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+    if (HAK_LIKELY(block != NULL)) {
+        return block;
     }
-    return out_of_memory();
+    hak_reclaim_everything(heap);
+    block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+    return block != NULL ? block : out_of_memory();
 }
 
 /* In this file twice, so that the slow path has it without a call. */
@@ -347,10 +344,17 @@ HAK_NOINLINE void hak_free_no_room(void *block, hak_header *header, const char *
 static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *function) {
     hak_child_rebuild_if_pending(); /* before anything is marked CACHED: the rebuild takes it for a lost
                                        thread's */
-    struct block_place place = hak_place_in(word, block);
     struct heap *heap = hak_tls.heap;
-    /* Of no slab: large, or a wrong pointer. Metered: everything goes the slow way. */
-    if (!place.is_exact || heap == NULL || heap->is_metered || HAK_UNLIKELY(!hak_place_is_live(&place))) {
+    if (heap == NULL || heap->is_metered) { /* everything goes the slow way */
+        hak_free_slow(block, function);
+        return;
+    }
+    if (hak_is_large(block, word)) {
+        hak_large_free(function, block, word);
+        return;
+    }
+    struct block_place place = hak_place_in(word, block);
+    if (!place.is_exact || HAK_UNLIKELY(!hak_place_is_live(&place))) {
         hak_free_slow(block, function);
         return;
     }

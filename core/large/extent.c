@@ -42,7 +42,7 @@ bool hak_extent_claim(struct hak_extent *extent, unsigned page) {
 }
 
 static unsigned unit_pages(void) {
-    return (unsigned)(HAK_UNIT_BYTES / hak_os_page_bytes());
+    return (unsigned)hak_os_pages_in(HAK_UNIT_BYTES);
 }
 
 static bool is_empty(const struct hak_extent *extent) {
@@ -119,7 +119,7 @@ static void join_free(struct hak_extent *extent, unsigned page, unsigned pages) 
 void hak_extent_open(struct hak_extent *extent, struct superslab *superslab, uint32_t zero_units) {
     extent->base = superslab->base;
     extent->superslab = superslab;
-    extent->pages = (unsigned)(HAK_SUPERSLAB_BYTES / hak_os_page_bytes());
+    extent->pages = (unsigned)hak_os_pages_in(HAK_SUPERSLAB_BYTES);
     extent->refused_ms = 0;
     HAK_ASSERT(extent->free_pages == 0 && extent->held_pages == 0 && extent->dirty_pages == 0);
     unused_pages += extent->pages;
@@ -243,7 +243,7 @@ unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p) {
     if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
         return HAK_NO_PAGE;
     }
-    unsigned page = (unsigned)(offset / page_bytes);
+    unsigned page = (unsigned)hak_os_pages_in(offset);
     bool is_live = hak_page_map_test(&extent->live_starts, page) && hak_extent_is_handed(extent, page);
     return is_live ? page : HAK_NO_PAGE;
 }
@@ -254,7 +254,7 @@ size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void 
     if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES) {
         return 0;
     }
-    unsigned page = (unsigned)(offset / page_bytes);
+    unsigned page = (unsigned)hak_os_pages_in(offset);
     unsigned start = hak_page_map_last_end(&extent->live_starts, 0, page + 1);
     if (start == 0 || page >= start - 1 + extent->run_pages[start - 1] ||
         !hak_extent_is_handed(extent, start - 1)) {
@@ -269,7 +269,7 @@ size_t hak_extent_freed_bytes_at(const struct hak_extent *extent, const void *p)
     if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
         return 0;
     }
-    unsigned page = (unsigned)(offset / page_bytes);
+    unsigned page = (unsigned)hak_os_pages_in(offset);
     bool is_parked = hak_page_map_test(&extent->live_starts, page) && !hak_extent_is_handed(extent, page);
     return (is_parked ? extent->run_pages[page] : extent->freed_pages[page]) * page_bytes;
 }

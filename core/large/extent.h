@@ -81,13 +81,12 @@ bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run);
 /* The number of the run of the program's that starts exactly at `p`, 0 when none does. Without the lock: what
  * the block's owner would hear with it. */
 HAK_INLINE uint16_t hak_extent_handed(const struct hak_extent *extent, const void *p) {
-    size_t page_bytes = hak_os_page_bytes();
     size_t offset = (uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1);
-    if (!hak_is_aligned(offset, page_bytes)) {
+    if (!hak_is_aligned(offset, hak_os_page_bytes())) {
         return 0;
     }
     /* relaxed: the owner got the block in a way that orders it */
-    return hak_atomic_load_relaxed(&extent->handed_pages[offset / page_bytes]);
+    return hak_atomic_load_relaxed(&extent->handed_pages[hak_os_pages_in(offset)]);
 }
 
 /* Its OS pages. */

@@ -4,7 +4,8 @@
  * Invariant: a run is in at most one slot, and one that is has handed_pages 0. Whoever swaps a run's
  * handed_pages to 0 (a free), or a slot's run for nothing (a request, an eviction, the flush), owns the run
  * until his next store. So of two frees of one block one fails, goes to the slow path and finds there what it
- * is.
+ * is. A shard's sum and the rows that it notes to be filled are hints: threads that note something at the
+ * same moment may lose it, until one of them looks at all slots.
  */
 #include "large/parked.h"
 #include "base/assert.h"
@@ -40,10 +41,11 @@
 #define MUCH_LIVE_BYTES ((size_t)8 * 1024 * 1024)
 
 struct shard {
-    _Atomic size_t bytes;                          /* of what is parked, or about to be */
+    _Atomic size_t bytes;                          /* of what is parked, or about to be, by and large */
     _Atomic uint16_t asked[HAK_PARKED_REMAINDERS]; /* the length of that remainder that was last asked for */
     _Atomic uint16_t hand;                         /* the slot from which the next eviction looks */
     _Atomic uint16_t loans;                        /* runs that are out on loan, or as good as */
+    _Atomic uint64_t filled_rows;                  /* by and large: a bit for each row that may hold a run */
     _Alignas(HAK_CACHE_LINE_BYTES) _Atomic uintptr_t slots[SLOTS];
 };
 
@@ -84,7 +86,7 @@ static bool is_time_for_slow(void) {
 }
 
 static unsigned page_of(const void *p) {
-    return (unsigned)(((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1)) / hak_os_page_bytes());
+    return (unsigned)hak_os_pages_in((uintptr_t)p & (HAK_SUPERSLAB_BYTES - 1));
 }
 
 /* The extent of a run that the caller owns. */
@@ -92,16 +94,53 @@ static struct hak_extent *extent_at(const void *p) {
     return hak_word_address(hak_registry_word(p));
 }
 
-static void count_gone(struct shard *shard, uintptr_t pages) {
-    (void)hak_atomic_add_relaxed(&shard->bytes, 0 - pages * hak_os_page_bytes()); /* relaxed: a sum */
+static size_t sum_of(struct shard *shard) {
+    return hak_atomic_load_relaxed(&shard->bytes); /* relaxed: a hint, set right by recount() */
 }
 
-/* What the slot holds, which then is the caller's; 0 if that is no run of least to most pages. */
+static void set_sum(struct shard *shard, size_t bytes) {
+    hak_atomic_store_relaxed(&shard->bytes, bytes); /* relaxed: as above */
+}
+
+static uint64_t filled_rows(struct shard *shard) {
+    return hak_atomic_load_relaxed(&shard->filled_rows); /* relaxed: a hint, as the sum is */
+}
+
+static void set_filled_rows(struct shard *shard, uint64_t rows) {
+    hak_atomic_store_relaxed(&shard->filled_rows, rows); /* relaxed: as above */
+}
+
+static void note_filled(struct shard *shard, unsigned row) {
+    uint64_t rows = filled_rows(shard);
+    if ((rows >> row & 1) == 0) {
+        set_filled_rows(shard, rows | (uint64_t)1 << row);
+    }
+}
+
+static void count_gone(struct shard *shard, uintptr_t pages) {
+    size_t before = sum_of(shard);
+    set_sum(shard, before - hak_smaller(before, pages * hak_os_page_bytes()));
+}
+
+/* Threads that noted something at the same moment may have lost what one of them did. */
+static void recount(struct shard *shard) {
+    uint64_t rows = 0;
+    size_t pages = 0;
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        uintptr_t found = hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: a hint */
+        rows |= (uint64_t)(found != 0) << slot / WAYS;
+        pages += found & PAGES_MASK;
+    }
+    set_filled_rows(shard, rows);
+    set_sum(shard, pages * hak_os_page_bytes());
+}
+
+/* What the slot holds, which then is the caller's; 0 if that is no run of least (1 or more) to most pages. */
 static uintptr_t take_from(struct shard *shard, unsigned slot, uintptr_t least_pages, uintptr_t most_pages) {
     uintptr_t found = hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: the swap decides */
     uintptr_t pages = found & PAGES_MASK;
     /* acquire: pairs with the swap in put_into(): the block's last owner is through with it */
-    if (found == 0 || pages < least_pages || pages > most_pages ||
+    if (pages - least_pages > most_pages - least_pages ||
         !hak_atomic_cas_acquire(&shard->slots[slot], &found, (uintptr_t)0)) {
         return 0;
     }
@@ -113,18 +152,30 @@ static void *address_in(uintptr_t value) {
     return (void *)(value & ~PAGES_MASK);
 }
 
-/* Whether anything is parked there, or was a moment ago. */
-static bool has_any(struct shard *shard) {
-    return hak_atomic_load_relaxed(&shard->bytes) != 0; /* relaxed: a hint */
+/* The same of a row, of which it is noted when it holds nothing. */
+static uintptr_t take_from_row(struct shard *shard, unsigned row, unsigned least_pages, unsigned most_pages) {
+    uintptr_t any = 0;
+    for (unsigned slot = row * WAYS; slot < (row + 1) * WAYS; slot++) {
+        uintptr_t found = take_from(shard, slot, least_pages, most_pages);
+        if (found != 0) {
+            return found;
+        }
+        any |= hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: a hint */
+    }
+    if (any == 0) {
+        set_filled_rows(shard, filled_rows(shard) & ~((uint64_t)1 << row));
+    }
+    return 0;
 }
 
 /* A run of least to most pages, from `row` on. */
 static uintptr_t find_in(struct shard *shard, unsigned row, unsigned least_pages, unsigned most_pages) {
-    unsigned end = (row_of(most_pages) + 1) * WAYS;
+    unsigned last_row = row_of(most_pages);
+    HAK_ASSERT(row <= last_row && last_row < ROWS);
+    uint64_t rows = filled_rows(shard) & (((uint64_t)2 << last_row) - ((uint64_t)1 << row));
     uintptr_t found = 0;
-    HAK_ASSERT(end <= SLOTS);
-    for (unsigned slot = row * WAYS; slot < end && found == 0; slot++) {
-        found = take_from(shard, slot, least_pages, most_pages);
+    for (; rows != 0 && found == 0; rows &= rows - 1) {
+        found = take_from_row(shard, hak_ctz64(rows), least_pages, most_pages);
     }
     return found;
 }
@@ -195,11 +246,12 @@ void *hak_parked_take(size_t bytes) {
     }
     struct shard *shard = own_shard();
     if (is_time_for_slow()) {
+        recount(shard);
         set_loans_out(shard, loans_out(shard) / 2); /* some came back elsewhere, or never will */
         return NULL;
     }
-    unsigned pages = (unsigned)(hak_os_page_round(bytes) / hak_os_page_bytes());
-    if (!note_asked(shard, pages) || !has_any(shard)) {
+    unsigned pages = (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
+    if (!note_asked(shard, pages) || filled_rows(shard) == 0) {
         return NULL;
     }
     uint16_t mark;
@@ -218,7 +270,7 @@ static void *evict(struct shard *shard) {
     unsigned hand = hak_atomic_load_relaxed(&shard->hand); /* relaxed: whichever run it is */
     uintptr_t found = 0;
     for (unsigned i = 0; i < SLOTS && found == 0; i++) {
-        found = take_from(shard, hand, 0, PAGES_MAX);
+        found = take_from(shard, hand, 1, PAGES_MAX);
         hand = (hand + 1) % SLOTS;
     }
     hak_atomic_store_relaxed(&shard->hand, (uint16_t)hand); /* relaxed: as above */
@@ -227,21 +279,20 @@ static void *evict(struct shard *shard) {
 
 /* Whether so many bytes more are within the bound: then they count as parked. */
 static bool reserve(struct shard *shard, size_t bytes) {
-    size_t before = hak_atomic_add_relaxed(&shard->bytes, bytes); /* relaxed: a sum */
+    size_t sum = sum_of(shard) + bytes;
     /* relaxed: any value stored meanwhile is a right one */
-    if (before + bytes <= hak_atomic_load_relaxed(&bytes_bound)) {
-        return true;
+    if (sum > hak_atomic_load_relaxed(&bytes_bound)) {
+        return false;
     }
-    (void)hak_atomic_add_relaxed(&shard->bytes, 0 - bytes); /* relaxed: a sum */
-    return false;
+    set_sum(shard, sum);
+    return true;
 }
 
-/* An empty slot of the length's row, or NULL. */
-static _Atomic uintptr_t *empty_slot(struct shard *shard, unsigned pages) {
-    _Atomic uintptr_t *row = &shard->slots[row_of(pages) * WAYS];
-    for (unsigned way = 0; way < WAYS; way++) {
-        if (hak_atomic_load_relaxed(&row[way]) == 0) { /* relaxed: the swap decides */
-            return &row[way];
+/* An empty slot of the row, or NULL. */
+static _Atomic uintptr_t *empty_slot(struct shard *shard, unsigned row) {
+    for (unsigned slot = row * WAYS; slot < (row + 1) * WAYS; slot++) {
+        if (hak_atomic_load_relaxed(&shard->slots[slot]) == 0) { /* relaxed: the swap decides */
+            return &shard->slots[slot];
         }
     }
     return NULL;
@@ -274,7 +325,8 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
         !is_wanted(shard, pages)) {
         return false;
     }
-    _Atomic uintptr_t *slot = empty_slot(shard, pages);
+    unsigned row = row_of(pages);
+    _Atomic uintptr_t *slot = empty_slot(shard, row);
     if (slot == NULL) {
         return false;
     }
@@ -288,6 +340,7 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
         count_gone(shard, pages);
         return false;
     }
+    note_filled(shard, row);
     if ((handed & HAK_HANDED_ON_LOAN) != 0 && loans_out(shard) != 0) {
         set_loans_out(shard, loans_out(shard) - 1);
     }
@@ -322,8 +375,8 @@ void hak_parked_note_free(uint64_t now_ms) {
 }
 
 static void flush_shard(struct shard *shard) {
-    for (unsigned slot = 0; slot < SLOTS && has_any(shard); slot++) {
-        uintptr_t found = take_from(shard, slot, 0, PAGES_MAX);
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        uintptr_t found = take_from(shard, slot, 1, PAGES_MAX);
         if (found != 0) {
             void *p = address_in(found);
             hak_extent_live_to_free(extent_at(p), page_of(p));
@@ -342,11 +395,12 @@ void hak_parked_reset(void) {
     hak_hint_set(&was_busy, false);
     busy_since_ms = 0;
     for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
-        /* relaxed: the child has one thread */
-        hak_atomic_store_relaxed(&shards[i].bytes, (size_t)0);
+        set_sum(&shards[i], 0);
+        set_filled_rows(&shards[i], 0);
         set_loans_out(&shards[i], 0);
         for (unsigned k = 0; k < HAK_PARKED_REMAINDERS; k++) {
-            hak_atomic_store_relaxed(&shards[i].asked[k], (uint16_t)0); /* relaxed: as above */
+            hak_atomic_store_relaxed(&shards[i].asked[k],
+                                     (uint16_t)0); /* relaxed: the child has one thread */
         }
         for (unsigned k = 0; k < SLOTS; k++) {
             hak_atomic_store_relaxed(&shards[i].slots[k], (uintptr_t)0); /* relaxed: as above */

@@ -12,18 +12,16 @@
 #include <string.h>
 
 static unsigned pages_of(size_t bytes) {
-    return (unsigned)(hak_os_page_round(bytes) / hak_os_page_bytes());
+    return (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
 }
 
 static unsigned align_pages_of(size_t align) {
-    size_t page_bytes = hak_os_page_bytes();
-    return align <= page_bytes ? 1u : (unsigned)(align / page_bytes);
+    return align <= hak_os_page_bytes() ? 1u : (unsigned)hak_os_pages_in(align);
 }
 
 bool hak_run_can_hold(size_t bytes, size_t align) {
-    size_t page_bytes = hak_os_page_bytes();
     return bytes <= HAK_SUPERSLAB_BYTES && align < HAK_SUPERSLAB_BYTES &&
-           pages_of(bytes) + align_pages_of(align) - 1 <= HAK_SUPERSLAB_BYTES / page_bytes;
+           pages_of(bytes) + align_pages_of(align) - 1 <= hak_os_pages_in(HAK_SUPERSLAB_BYTES);
 }
 
 static struct hak_extent *new_record(void) {
@@ -134,7 +132,7 @@ void hak_run_free_parked(const void *p) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_large_lock);
     hak_retain_touch(now_ms);
-    hak_extent_live_to_free(extent, (unsigned)(((uintptr_t)p - extent->base) / hak_os_page_bytes()));
+    hak_extent_live_to_free(extent, (unsigned)hak_os_pages_in((uintptr_t)p - extent->base));
     unlock_after_free(extent, now_ms);
 }
 
@@ -193,7 +191,7 @@ enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t
 
 void hak_run_moved(struct hak_extent *extent, const void *p, bool has_moved) {
     uint64_t now_ms = hak_os_now_ms();
-    unsigned page = (unsigned)(((uintptr_t)p - extent->base) / hak_os_page_bytes());
+    unsigned page = (unsigned)hak_os_pages_in((uintptr_t)p - extent->base);
     hak_lock_acquire(&hak_large_lock);
     if (has_moved) {
         hak_extent_moved_to_free(extent, page);

@@ -31,12 +31,20 @@ extern struct hak_os_counters hak_os_counters;
 extern _Atomic uint8_t hak_os_known_page_shift;
 HAK_NOINLINE HAK_AT_START unsigned hak_os_find_page_shift(void);
 
-/* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. A power of two by its
- * form, so that who divides by it shifts. */
-HAK_INLINE size_t hak_os_page_bytes(void) {
+HAK_INLINE unsigned hak_os_page_shift(void) {
     /* relaxed: every thread stores the same value */
     unsigned shift = hak_atomic_load_relaxed(&hak_os_known_page_shift);
-    return (size_t)1 << (HAK_LIKELY(shift != 0) ? shift : hak_os_find_page_shift());
+    return HAK_LIKELY(shift != 0) ? shift : hak_os_find_page_shift();
+}
+
+/* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. */
+HAK_INLINE size_t hak_os_page_bytes(void) {
+    return (size_t)1 << hak_os_page_shift();
+}
+
+/* How many whole OS pages that is. A shift: gcc divides by hak_os_page_bytes(). */
+HAK_INLINE size_t hak_os_pages_in(size_t bytes) {
+    return bytes >> hak_os_page_shift();
 }
 
 /* Rounds up to whole OS pages; the caller has excluded overflow. */

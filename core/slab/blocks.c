@@ -107,9 +107,8 @@ static unsigned sweep_range(struct sweep *sweep, unsigned from, unsigned to) {
 /* The OS pages that blocks [first, end) of a slab of one unit lie on, as a mask. */
 static uint32_t pages_of_blocks(const struct slab *slab, unsigned first, unsigned end) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
-    size_t page_bytes = hak_os_page_bytes();
-    size_t from = first * block_bytes / page_bytes;
-    size_t to = (end * block_bytes - 1) / page_bytes;
+    size_t from = hak_os_pages_in(first * block_bytes);
+    size_t to = hak_os_pages_in(end * block_bytes - 1);
     return hak_mask32((unsigned)(to - from + 1)) << from;
 }
 
@@ -350,11 +349,11 @@ static bool is_purged(const struct slab *slab, unsigned page) {
 static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, unsigned *calls) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     size_t page_bytes = hak_os_page_bytes();
-    unsigned from = (unsigned)(hak_round_up(first * block_bytes, page_bytes) / page_bytes);
+    unsigned from = (unsigned)hak_os_pages_in(hak_os_page_round(first * block_bytes));
     /* Behind the last block nothing lies that would keep its page. */
     size_t end_offset =
-        end == slab->capacity_blocks ? hak_round_up(end * block_bytes, page_bytes) : end * block_bytes;
-    unsigned to = (unsigned)(end_offset / page_bytes);
+        end == slab->capacity_blocks ? hak_os_page_round(end * block_bytes) : end * block_bytes;
+    unsigned to = (unsigned)hak_os_pages_in(end_offset);
     while (hak_slab_knows_purged_pages(slab) && from < to && is_purged(slab, from)) {
         from++;
     }

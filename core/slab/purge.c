@@ -233,7 +233,7 @@ bool hak_purge_ragged_in_time(void) {
 /* How often something may be given back until nothing of what is there now is left. */
 static size_t pieces_now(void) {
     struct hak_superslab_counts counts = hak_superslab_count();
-    return counts.dirty_units + counts.empty + counts.thin_bytes / hak_os_page_bytes();
+    return counts.dirty_units + counts.empty + hak_os_pages_in(counts.thin_bytes);
 }
 
 void hak_purge_settle(void) {

@@ -18,7 +18,7 @@ HAK_READ_MOSTLY _Atomic bool hak_ragged_waits;
 HAK_READ_MOSTLY _Atomic uint64_t hak_ragged_turn_ms;
 
 static unsigned ragged_at_most(const struct slab *slab) {
-    unsigned spread = BLOCKS_PER_PAGE * slab->units * (unsigned)(HAK_UNIT_BYTES / hak_os_page_bytes());
+    unsigned spread = BLOCKS_PER_PAGE * slab->units * (unsigned)hak_os_pages_in(HAK_UNIT_BYTES);
     unsigned half = slab->capacity_blocks / 2u;
     return spread < half ? spread : half;
 }

@@ -45,7 +45,8 @@ extern const struct model_scenario model_registry_home, model_registry_leaf, mod
 extern const struct model_scenario model_traces_same, model_traces_list;
 
 /* parked.c */
-extern const struct model_scenario model_parked_pair, model_parked_flush, model_parked_double;
+extern const struct model_scenario model_parked_pair, model_parked_flush, model_parked_double,
+    model_parked_recount;
 
 /* child.c */
 extern const struct model_scenario model_child_rebuild;

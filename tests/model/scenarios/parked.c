@@ -113,3 +113,36 @@ const struct model_scenario model_parked_double = {
     .run = {free_if_live, free_if_live, free_second},
     .check = one_was_right,
 };
+
+static unsigned taken;
+
+/* A run was parked in its row and taken from there, so that the row seems to hold one. */
+static void empty_the_row(void) {
+    share_a_shard();
+    model_as(0, kit_attach);
+    model_as(0, free_first);
+    model_as(0, ask);
+}
+
+/* Each thread looks at all of its shard in one of 256 requests. */
+static void ask_long_enough(void) {
+    for (unsigned i = 0; i < 2 * 256; i++) {
+        taken += hak_parked_take(RUN_BYTES) != NULL;
+    }
+}
+
+static void all_are_found(void) {
+    size_t parked = hak_parked_count().blocks;
+    model_as(0, ask_long_enough);
+    MODEL_CHECK(taken == parked && hak_parked_count().blocks == 0);
+    is_sound();
+}
+
+const struct model_scenario model_parked_recount = {
+    .name = "parked-recount",
+    .claim = "a row that one thread notes to be empty while another parks a run there is found in time",
+    .prepare = empty_the_row,
+    .set_up = {kit_attach, kit_attach},
+    .run = {free_first, ask_and_use},
+    .check = all_are_found,
+};
