@@ -26,6 +26,12 @@ struct fresh {
     size_t dirty_bytes; /* of a mapping: bytes from here on are zero */
 };
 
+/* Whether a run is what a block of so many bytes is first tried as. */
+static bool is_run_length(size_t bytes) {
+    /* relaxed: any value stored meanwhile is a right one */
+    return bytes < hak_atomic_load_relaxed(&hak_large_map_threshold);
+}
+
 static bool alloc_run(size_t bytes, size_t align, struct fresh *fresh) {
     if (!hak_run_can_hold(bytes, align) || !hak_run_alloc(bytes, align, &fresh->run)) {
         return false;
@@ -46,8 +52,7 @@ static bool alloc_fresh(size_t bytes, size_t align, bool to_be_zeroed, struct fr
     if (bytes > HAK_BLOCK_BYTES_MAX) {
         return false;
     }
-    /* relaxed: any value stored meanwhile is a right one */
-    if (bytes < hak_atomic_load_relaxed(&hak_large_map_threshold)) {
+    if (is_run_length(bytes)) {
         return alloc_run(bytes, align, fresh) || alloc_mapped(bytes, align, to_be_zeroed, fresh);
     }
     /* A run wastes most of an extent here: first, empty SuperSlabs give up their address space. */
@@ -91,8 +96,7 @@ size_t hak_large_good_size(size_t bytes) {
     if (bytes > HAK_BLOCK_BYTES_MAX) {
         return bytes;
     }
-    /* relaxed: as in alloc_fresh() */
-    bool is_run = bytes < hak_atomic_load_relaxed(&hak_large_map_threshold) && bytes <= HAK_SUPERSLAB_BYTES;
+    bool is_run = is_run_length(bytes) && bytes <= HAK_SUPERSLAB_BYTES;
     return is_run ? hak_os_page_round(bytes) : hak_mapping_round(bytes);
 }
 
@@ -161,7 +165,7 @@ static void *copy_block(const char *function, void *p, hak_word word, size_t old
 static void *realloc_run(const char *function, void *p, hak_word word, size_t bytes) {
     struct hak_extent *extent = hak_word_address(word);
     size_t old_bytes = 0;
-    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, &old_bytes);
+    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, is_run_length(bytes), &old_bytes);
     if (fit == HAK_RUN_NOT_LIVE) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
     }

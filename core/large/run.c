@@ -11,6 +11,9 @@
 #include "os/os.h"
 #include <string.h>
 
+/* Growth by less than this part of a run is little. */
+#define LITTLE_SHIFT 3u
+
 static unsigned pages_of(size_t bytes) {
     return (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
 }
@@ -140,16 +143,28 @@ size_t hak_run_bytes(const struct hak_extent *extent, const void *p) {
     return hak_extent_handed_pages(extent, p) * hak_os_page_bytes();
 }
 
+/*
+ * Whether a run that grows by so much is to be copied: pages that move away leave a hole that will fault
+ * anew, and never come back to an extent, so they cost more than they save where run after run grows. The
+ * first few move, which faults none; so do those that grow by little, into a mapping that has room behind it.
+ */
+static bool is_to_be_copied(size_t bytes, size_t old_bytes, bool may_be_run) {
+    return may_be_run && hak_large_policy.run_moves_left == 0 &&
+           bytes - old_bytes >= old_bytes >> LITTLE_SHIFT;
+}
+
 /* Lock held. `pages` is more than the run has. */
-static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, size_t bytes,
-                                     size_t old_bytes) {
+static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, size_t bytes, size_t old_bytes,
+                                     bool may_be_run) {
     if (bytes <= HAK_SUPERSLAB_BYTES && hak_extent_grow(extent, page, pages_of(bytes))) {
         return HAK_RUN_RESIZED;
     }
     if (old_bytes < hak_large_policy.move_min_bytes ||
-        hak_mapping_totals.live_count >= hak_large_policy.moved_count_max) {
+        hak_mapping_totals.live_count >= hak_large_policy.moved_count_max ||
+        is_to_be_copied(bytes, old_bytes, may_be_run)) {
         return HAK_RUN_NO_ROOM;
     }
+    hak_large_policy.run_moves_left -= hak_large_policy.run_moves_left != 0;
     hak_extent_live_to_held(extent, page);
     return HAK_RUN_HELD;
 }
@@ -161,7 +176,8 @@ static bool fits_as_it_is(const struct hak_extent *extent, const void *p, size_t
     return is_on_loan ? hak_parked_may_lend(whole_bytes, old_bytes) : whole_bytes == old_bytes;
 }
 
-enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, size_t *old_bytes) {
+enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, bool may_be_run,
+                                size_t *old_bytes) {
     *old_bytes = hak_run_bytes(extent, p);
     if (fits_as_it_is(extent, p, bytes, *old_bytes)) { /* and is live, since `bytes` is not 0 */
         return HAK_RUN_RESIZED;
@@ -178,7 +194,7 @@ enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t
     hak_retain_touch(now_ms);
     *old_bytes = extent->run_pages[page] * page_bytes;
     if (bytes > *old_bytes) {
-        fit = grow_or_hold(extent, page, bytes, *old_bytes);
+        fit = grow_or_hold(extent, page, bytes, *old_bytes, may_be_run);
         hak_lock_release(&hak_large_lock);
     } else if (pages_of(bytes) < extent->run_pages[page]) {
         hak_extent_shrink(extent, page, pages_of(bytes));

@@ -32,13 +32,14 @@ size_t hak_run_bytes(const struct hak_extent *extent, const void *p);
 enum hak_run_fit {
     HAK_RUN_NOT_LIVE, /* no live run starts at p */
     HAK_RUN_RESIZED,  /* done, in place */
-    HAK_RUN_HELD,     /* no room, but long enough to be moved: the run is held for hak_run_moved() */
-    HAK_RUN_NO_ROOM,  /* no room, and too short to be moved */
+    HAK_RUN_HELD,     /* no room, but to be moved: the run is held for hak_run_moved() */
+    HAK_RUN_NO_ROOM,  /* no room, and not to be moved but copied */
 };
 
-/* Makes the live run at `p` as long as `bytes` ask for, if it can be done in place. *old_bytes: its length.
- */
-enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, size_t *old_bytes);
+/* Makes the live run at `p` as long as `bytes` ask for, if it can be done in place; may_be_run: a block of so
+ * many bytes would be a run. *old_bytes: its length. */
+enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, bool may_be_run,
+                                size_t *old_bytes);
 
 /* The held run's pages were moved away and it reads as zeros (true): it is free. Or they were not: live. */
 void hak_run_moved(struct hak_extent *extent, const void *p, bool has_moved);

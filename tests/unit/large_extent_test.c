@@ -268,6 +268,8 @@ static void a_run_without_room_moves_with_its_contents(void **state) {
 
 static void growing_from_128_kib_on_moves_pages_and_faults_none(void **state) {
     (void)state;
+    struct hak_large_policy policy = hak_large_policy;
+    hak_large_policy.run_moves_left = 3;
     for (size_t bytes = 128 * KIB; bytes < MIB; bytes *= 2) {
         char *p = must_alloc(bytes);
         char *wall = must_alloc(page());
@@ -291,6 +293,42 @@ static void growing_from_128_kib_on_moves_pages_and_faults_none(void **state) {
         release(moved);
         release(wall);
     }
+    assert_int_equal(hak_large_policy.run_moves_left, 0);
+    hak_large_policy = policy;
+}
+
+/* A run that cannot grow where it is, after resize() to `bytes`; what kind of block it is then. */
+static enum hak_unit_kind grown_kind(size_t old_bytes, size_t bytes) {
+    char *p = must_alloc(old_bytes);
+    char *wall = must_alloc(page());
+    pattern_fill(p, old_bytes, bytes);
+    char *grown = resize(p, bytes);
+    assert_ptr_not_equal(grown, p);
+    assert_true(pattern_holds(grown, old_bytes, bytes));
+    enum hak_unit_kind kind = hak_word_kind(word_of(grown));
+    check_sound();
+    release(grown);
+    release(wall);
+    return kind;
+}
+
+/* Imitates logs and messages that are put together by appending, one after the other. */
+static void runs_that_grow_again_and_again_are_copied(void **state) {
+    (void)state;
+    struct hak_large_policy policy = hak_large_policy;
+    hak_large_policy.run_moves_left = 2;
+    assert_int_equal(grown_kind(128 * KIB, 192 * KIB), HAK_KIND_MAPPED);
+    assert_int_equal(grown_kind(192 * KIB, 288 * KIB), HAK_KIND_MAPPED);
+    assert_int_equal(grown_kind(288 * KIB, 432 * KIB), HAK_KIND_EXTENT);
+    assert_int_equal(grown_kind(128 * KIB, 192 * KIB), HAK_KIND_EXTENT);
+    long faults = page_faults();
+    assert_int_equal(grown_kind(128 * KIB, 192 * KIB), HAK_KIND_EXTENT);
+    assert_in_range(page_faults() - faults, 0, 8);
+    /* Nothing is copied over and over for a few bytes each time, and nothing long. */
+    assert_int_equal(grown_kind(512 * KIB, 512 * KIB + page()), HAK_KIND_MAPPED);
+    assert_int_equal(grown_kind(800 * KIB, 1200 * KIB), HAK_KIND_MAPPED);
+    hak_large_policy = policy;
+    check_all_freed();
 }
 
 /* ---- zero ---- */
@@ -777,6 +815,7 @@ int main(void) {
         TEST(a_run_shrinks_and_grows_in_place),
         TEST(a_run_without_room_moves_with_its_contents),
         TEST(growing_from_128_kib_on_moves_pages_and_faults_none),
+        TEST(runs_that_grow_again_and_again_are_copied),
         TEST(calloc_of_fresh_memory_touches_none_of_it),
         TEST(no_free_makes_more_than_16_calls_and_the_floor_is_kept),
         TEST(the_last_empty_extent_is_purged_not_closed),
