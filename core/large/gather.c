@@ -128,7 +128,7 @@ void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirt
     }
     hak_lock_acquire(&hak_large_lock);
     join_records(&g, dirty_bytes);
-    hak_retain_fetched(bytes - g.dirty_bytes, now_ms);
+    hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes - g.dirty_bytes, now_ms);
     hak_mapping_transit_to_live(g.parts[0], target, bytes);
     hak_lock_release(&hak_large_lock);
     return target;

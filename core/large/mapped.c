@@ -31,7 +31,7 @@ static void *take_kept(size_t bytes, size_t align, size_t *dirty_bytes, uint64_t
         }
         p = (void *)mapping->base;
         *dirty_bytes = mapping->dirty_bytes;
-        hak_retain_fetched(mapping->bytes - mapping->dirty_bytes, now_ms);
+        hak_retain_fetched(HAK_LARGE_MAPPINGS, mapping->bytes - mapping->dirty_bytes, now_ms);
         hak_mapping_transit_to_live(mapping, p, mapping->bytes);
     }
     hak_lock_release(&hak_large_lock);
@@ -54,7 +54,7 @@ static void *map_fresh(size_t bytes, size_t align, uint64_t now_ms) {
         return NULL;
     }
     hak_lock_acquire(&hak_large_lock);
-    hak_retain_fetched(bytes, now_ms);
+    hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes, now_ms);
     hak_mapping_transit_to_live(mapping, p, bytes);
     hak_lock_release(&hak_large_lock);
     return p;
@@ -138,6 +138,13 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
     hak_lock_release(&hak_large_lock);
 }
 
+/* Lock held. Memory that the system has yet to fill with pages, where a kept piece might have served. */
+static void note_longer(size_t old_bytes, size_t bytes) {
+    if (hak_mapping_may_copy(old_bytes, bytes)) {
+        hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes - old_bytes, hak_retain.touched_ms);
+    }
+}
+
 /* No lock; the block is the caller's and nothing of hakmem's lies behind it in its kernel mapping. */
 static bool extend_in_place(struct hak_mapping *mapping, void *p, size_t old_bytes, size_t bytes) {
     size_t before_bytes = hak_seams_last(&mapping->seams); /* mremap takes one kernel mapping */
@@ -150,6 +157,7 @@ static bool extend_in_place(struct hak_mapping *mapping, void *p, size_t old_byt
         return false;
     }
     hak_lock_acquire(&hak_large_lock);
+    note_longer(old_bytes, bytes);
     hak_mapping_resize_live(mapping, bytes);
     hak_lock_release(&hak_large_lock);
     return true;
@@ -163,6 +171,7 @@ static void *move_live(struct hak_mapping *mapping, void *p, size_t old_bytes, s
         hak_move_piece(p, old_bytes, &mapping->seams, bytes, HAK_UNIT_BYTES, hak_mapping_round(bytes / 2));
     hak_lock_acquire(&hak_large_lock);
     if (target != NULL) {
+        note_longer(old_bytes, bytes);
         hak_mapping_transit_to_live(mapping, target, bytes);
     } else {
         hak_mapping_transit_to_live(mapping, p, old_bytes);
@@ -187,7 +196,12 @@ void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, size
     }
     bool has_room = need_bytes == *old_bytes || hak_mapping_absorb(mapping, need_bytes);
     bool is_last = mapping->after == NULL;
+    bool is_copied =
+        !has_room && hak_mapping_may_copy(*old_bytes, need_bytes) && hak_mapping_has_warm(need_bytes);
     hak_lock_release(&hak_large_lock);
+    if (is_copied) {
+        return NULL;
+    }
     if (has_room || (is_last && extend_in_place(mapping, p, *old_bytes, need_bytes))) {
         return p;
     }
@@ -222,6 +236,7 @@ void *hak_mapped_adopt(void *p, size_t old_bytes, size_t bytes) {
         return NULL;
     }
     hak_lock_acquire(&hak_large_lock);
+    note_longer(old_bytes, need_bytes);
     hak_mapping_transit_to_live(mapping, target, need_bytes);
     hak_lock_release(&hak_large_lock);
     return target;

@@ -24,8 +24,8 @@ size_t hak_mapped_bytes(struct hak_mapping *mapping, const void *p);
 
 /*
  * Makes the live block that starts exactly at `p` long enough for `bytes`, or shorter, moving pages if need
- * be, and returns its address; NULL when that cannot be done, with the block as it was and its length in
- * *old_bytes (0: no live block starts at p).
+ * be, and returns its address; NULL when that cannot be done, or is better done by a copy, with the block as
+ * it was and its length in *old_bytes (0: no live block starts at p).
  */
 void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, size_t *old_bytes);
 

@@ -248,6 +248,11 @@ struct hak_mapping *hak_mapping_best_fit(size_t bytes, size_t align) {
     return best;
 }
 
+bool hak_mapping_has_warm(size_t bytes) {
+    const struct hak_mapping *best = hak_mapping_best_fit(hak_mapping_round(bytes), HAK_UNIT_BYTES);
+    return best != NULL && best->dirty_bytes >= bytes;
+}
+
 /* Whether `m` gives `bytes` bytes of pages better than `best` does: with least left over, else most of them.
  */
 static bool gives_better(const struct hak_mapping *m, const struct hak_mapping *best, size_t bytes) {

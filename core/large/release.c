@@ -184,7 +184,8 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     enum outcome outcome = carry_out(&step);
     hak_lock_acquire(&hak_large_lock);
     size_t given_bytes = settle(&step, outcome, now_ms);
-    hak_retain_returned(outcome == POOLED ? 0 : given_bytes, now_ms);
+    hak_retain_returned(step.mapping != NULL ? HAK_LARGE_MAPPINGS : HAK_LARGE_RUNS,
+                        outcome == POOLED ? 0 : given_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
     *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */

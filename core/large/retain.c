@@ -130,33 +130,34 @@ void hak_retain_remove_dirty(size_t bytes) {
     }
 }
 
-static void forget_cycle(void) {
-    hak_retain.returned_bytes = 0;
-    hak_retain.fetched_bytes = 0;
-    hak_retain.peak_bytes = 0;
+static void forget_cycle(struct hak_cycle *cycle) {
+    cycle->returned_bytes = 0;
+    cycle->fetched_bytes = 0;
+    cycle->peak_bytes = 0;
 }
 
 /* What was given back and not wanted for a whole proof_ms was given back rightly. */
-static void expire_cycle(uint64_t now_ms) {
+static void expire_cycle(struct hak_cycle *cycle, uint64_t now_ms) {
     /* A sum: another thread may have read the clock later and been here first. */
-    if (hak_retain.returned_bytes != 0 && now_ms > hak_retain.returned_ms + hak_large_policy.proof_ms) {
-        forget_cycle();
-        hak_retain.proofs = 0;
+    if (cycle->returned_bytes != 0 && now_ms > cycle->returned_ms + hak_large_policy.proof_ms) {
+        forget_cycle(cycle);
+        cycle->proofs = 0;
     }
 }
 
-void hak_retain_returned(size_t bytes, uint64_t now_ms) {
+void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms) {
+    struct hak_cycle *cycle = &hak_retain.cycles[kind];
     if (bytes == 0) {
         return;
     }
-    expire_cycle(now_ms);
+    expire_cycle(cycle, now_ms);
     size_t before_bytes = hak_retain.dirty_bytes + bytes;
     before_bytes -= hak_smaller(before_bytes, hak_large_policy.floor_bytes);
-    if (before_bytes > hak_retain.peak_bytes) {
-        hak_retain.peak_bytes = before_bytes;
+    if (before_bytes > cycle->peak_bytes) {
+        cycle->peak_bytes = before_bytes;
     }
-    hak_retain.returned_bytes += bytes;
-    hak_retain.returned_ms = now_ms;
+    cycle->returned_bytes += bytes;
+    cycle->returned_ms = now_ms;
 }
 
 static void raise_floor(size_t bytes) {
@@ -172,25 +173,26 @@ static void raise_floor(size_t bytes) {
 
 /* What had to stay for none of it to be fetched: what there was at once, or, where it went bit by bit, more.
  */
-static size_t proved_bytes(void) {
-    size_t fetched_bytes = hak_smaller(hak_retain.fetched_bytes, hak_retain.returned_bytes);
+static size_t proved_bytes(const struct hak_cycle *cycle) {
+    size_t fetched_bytes = hak_smaller(cycle->fetched_bytes, cycle->returned_bytes);
     size_t more_bytes = hak_retain.raised_bytes + hak_retain.beyond_bytes + fetched_bytes;
-    return more_bytes > hak_retain.peak_bytes ? more_bytes : hak_retain.peak_bytes;
+    return more_bytes > cycle->peak_bytes ? more_bytes : cycle->peak_bytes;
 }
 
-void hak_retain_fetched(size_t bytes, uint64_t now_ms) {
-    expire_cycle(now_ms);
-    if (hak_retain.returned_bytes == 0) {
+void hak_retain_fetched(enum hak_large_kind kind, size_t bytes, uint64_t now_ms) {
+    struct hak_cycle *cycle = &hak_retain.cycles[kind];
+    expire_cycle(cycle, now_ms);
+    if (cycle->returned_bytes == 0) {
         return;
     }
-    hak_retain.fetched_bytes += bytes;
-    if (hak_retain.fetched_bytes < hak_retain.returned_bytes / PROOF_PARTS) {
+    cycle->fetched_bytes += bytes;
+    if (cycle->fetched_bytes < cycle->returned_bytes / PROOF_PARTS) {
         return;
     }
-    if (++hak_retain.proofs >= hak_large_policy.proof_count) {
-        raise_floor(proved_bytes());
+    if (++cycle->proofs >= hak_large_policy.proof_count) {
+        raise_floor(proved_bytes(cycle));
     }
-    forget_cycle();
+    forget_cycle(cycle);
 }
 
 size_t hak_retain_excess(void) {

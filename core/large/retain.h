@@ -39,6 +39,17 @@ struct hak_large_policy {
 };
 extern struct hak_large_policy hak_large_policy;
 
+/* What runs give back no mapping would have used, and the other way round; so each has its cycles. */
+enum hak_large_kind { HAK_LARGE_RUNS, HAK_LARGE_MAPPINGS, HAK_LARGE_KINDS };
+
+struct hak_cycle {
+    size_t returned_bytes; /* given back in the cycle that runs; 0: none runs */
+    size_t fetched_bytes;  /* fetched again in it */
+    size_t peak_bytes;     /* dirty_bytes before the giving back, above the floor's constant part */
+    uint64_t returned_ms;  /* when memory was last given back */
+    unsigned proofs;       /* cycles in a row that were fetched again in time */
+};
+
 /*
  * Under hak_large_lock. Invariants: live_bytes is the sum over live runs and live mappings; dirty_bytes the
  * sum over free runs and kept mappings; min_dirty_bytes <= dirty_bytes.
@@ -52,12 +63,8 @@ struct hak_retain {
     size_t beyond_bytes;    /* what they want beyond that */
     size_t min_dirty_bytes; /* the least dirty_bytes since min_since_ms: memory that nobody wanted */
     uint64_t min_since_ms;
-    uint64_t touched_ms;     /* the last operation */
-    size_t returned_bytes;   /* given back in the cycle that runs; 0: none runs */
-    size_t fetched_bytes;    /* fetched again in it */
-    size_t peak_bytes;       /* dirty_bytes before the giving back, above the floor's constant part */
-    uint64_t returned_ms;    /* when memory was last given back */
-    unsigned proofs;         /* cycles in a row that were fetched again in time */
+    uint64_t touched_ms; /* the last operation */
+    struct hak_cycle cycles[HAK_LARGE_KINDS];
     uint64_t over_since_ms;  /* when more than the floor was first found, 0: not now */
     unsigned refusals;       /* purges in a row that the kernel refused (locked pages) */
     uint64_t purge_after_ms; /* they were too many: not tried again before */
@@ -77,10 +84,11 @@ void hak_retain_add_dirty(size_t bytes);
 void hak_retain_remove_dirty(size_t bytes);
 
 /* `bytes` were given back to the system (they are no longer in dirty_bytes). Lock held. */
-void hak_retain_returned(size_t bytes, uint64_t now_ms);
+void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms);
 
-/* `bytes` were handed out that the system has yet to fill with pages. Lock held. */
-void hak_retain_fetched(size_t bytes, uint64_t now_ms);
+/* `bytes` were handed out that the system has yet to fill with pages, where free memory of the kind would
+ * have served. Lock held. */
+void hak_retain_fetched(enum hak_large_kind kind, size_t bytes, uint64_t now_ms);
 
 /* At start, before there are threads: no more than `bytes` may always stay, since the container is small. */
 HAK_COLD void hak_retain_bound_floor(size_t bytes);

@@ -11,9 +11,6 @@
 #include "os/os.h"
 #include <string.h>
 
-/* Growth by less than this part of a run is little. */
-#define LITTLE_SHIFT 3u
-
 static unsigned pages_of(size_t bytes) {
     return (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
 }
@@ -67,7 +64,7 @@ static bool take(unsigned pages, unsigned align_pages, struct hak_run *run) {
     bool has_room = hak_extent_take(pages, align_pages, run);
     if (has_room) {
         HAK_ASSERT(hak_extent_is_sound(run->extent));
-        hak_retain_fetched((pages - run->dirty_pages) * hak_os_page_bytes(), now_ms);
+        hak_retain_fetched(HAK_LARGE_RUNS, (pages - run->dirty_pages) * hak_os_page_bytes(), now_ms);
     }
     hak_lock_release(&hak_large_lock);
     return has_room;
@@ -149,14 +146,26 @@ size_t hak_run_bytes(const struct hak_extent *extent, const void *p) {
  * first few move, which faults none; so do those that grow by little, into a mapping that has room behind it.
  */
 static bool is_to_be_copied(size_t bytes, size_t old_bytes, bool may_be_run) {
-    return may_be_run && hak_large_policy.run_moves_left == 0 &&
-           bytes - old_bytes >= old_bytes >> LITTLE_SHIFT;
+    return hak_large_policy.run_moves_left == 0 && hak_mapping_may_copy(old_bytes, bytes) &&
+           (may_be_run || hak_mapping_has_warm(bytes));
+}
+
+/* Lock held. In place, over the free run behind it. */
+static bool grow(struct hak_extent *extent, unsigned page, size_t bytes) {
+    unsigned dirty_pages = extent->dirty_pages;
+    unsigned old_pages = extent->run_pages[page];
+    if (bytes > HAK_SUPERSLAB_BYTES || !hak_extent_grow(extent, page, pages_of(bytes))) {
+        return false;
+    }
+    unsigned fetched_pages = pages_of(bytes) - old_pages - (dirty_pages - extent->dirty_pages);
+    hak_retain_fetched(HAK_LARGE_RUNS, fetched_pages * hak_os_page_bytes(), hak_retain.touched_ms);
+    return true;
 }
 
 /* Lock held. `pages` is more than the run has. */
 static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, size_t bytes, size_t old_bytes,
                                      bool may_be_run) {
-    if (bytes <= HAK_SUPERSLAB_BYTES && hak_extent_grow(extent, page, pages_of(bytes))) {
+    if (grow(extent, page, bytes)) {
         return HAK_RUN_RESIZED;
     }
     if (old_bytes < hak_large_policy.move_min_bytes ||

@@ -46,9 +46,14 @@ static void set_raised(struct retention *r, size_t bytes) {
     hak_retention_note_raised(HAK_RETAINER_SLABS, bytes - hak_smaller(bytes, r->share_bytes));
 }
 
-/* What the floor may rise by at most, now. */
+/* What there can be in use and free at once, by the use that there was lately. */
+static size_t peak_bytes(const struct retention *r) {
+    return r->peak_used_bytes + (r->peak_used_bytes >> PEAK_MARGIN_SHIFT);
+}
+
+/* What the floor may rise by at most, now. Beyond the peak nothing is wanted, and others would lack it. */
 static size_t raise_max(const struct retention *r) {
-    return r->share_bytes + hak_retention_raise_max(HAK_RETAINER_SLABS);
+    return hak_smaller(peak_bytes(r), r->share_bytes + hak_retention_raise_max(HAK_RETAINER_SLABS));
 }
 
 /* What may stay beside HAKMEM_RETAIN_MB changes with what is in use. */
@@ -152,7 +157,7 @@ void hak_retention_note_used(struct retention *r, size_t used_bytes) {
 
 /* What the use that there was lately could want again. */
 static size_t wanted_bytes(const struct retention *r) {
-    return r->peak_used_bytes + (r->peak_used_bytes >> PEAK_MARGIN_SHIFT) - r->used_bytes;
+    return peak_bytes(r) - r->used_bytes;
 }
 
 bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms) {

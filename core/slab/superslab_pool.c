@@ -103,15 +103,19 @@ static size_t units_in_use(void) {
     return (pool->mapped_count - pool->whole_count) * HAK_UNITS_PER_SUPERSLAB - pool->free_units;
 }
 
+/* What blocks have, as far as is known: of slabs in use neither what was purged nor what may be. */
+static size_t blocks_bytes(void) {
+    const struct superslab_pool *pool = &hak_superslab_pool;
+    return units_in_use() * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
+}
+
 /* What changes with every change of the sums: the least that lay idle, the most in use, and whether thin
  * slabs matter. */
 static void note_sums(void) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    size_t in_use = units_in_use();
-    bool matters = in_use >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
+    bool matters = units_in_use() >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
     hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
-    hak_retention_note_used(&pool->retention,
-                            in_use * HAK_UNIT_BYTES + pool->whole_count * HAK_SUPERSLAB_BYTES);
+    hak_retention_note_used(&pool->retention, blocks_bytes() + pool->whole_count * HAK_SUPERSLAB_BYTES);
     hak_hint_set(&hak_thin_matters, matters);
 }
 
@@ -314,9 +318,7 @@ void hak_superslab_note_paid(void) {
 }
 
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {
-    struct superslab_pool *pool = &hak_superslab_pool;
-    size_t live_bytes = units_in_use() * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
-    return hak_retention_floor_bytes(&pool->retention, live_bytes, now_ms);
+    return hak_retention_floor_bytes(&hak_superslab_pool.retention, blocks_bytes(), now_ms);
 }
 
 struct superslab *hak_superslab_lru_victim(uint64_t now_ms) {

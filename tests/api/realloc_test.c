@@ -56,6 +56,26 @@ static void contents_survive_every_pair_of_sizes(void **state) {
     }
 }
 
+/* As a small one would, whatever kind of block the new size would be: nothing is copied for a byte. */
+static void a_large_block_that_is_shortened_a_little_stays(void **state) {
+    (void)state;
+    char *block = malloc(34000);
+    assert_non_null(block);
+    pattern_fill(block, 34000, 1);
+    char *shortened = realloc(block, 30000);
+    const char *check = getenv("HAKMEM_CHECK"); /* checked mode copies, see README.md */
+    assert_true(shortened == block || (check != NULL && strcmp(check, "1") == 0));
+    assert_true(malloc_usable_size(shortened) >= 30000);
+    char *grown = realloc(shortened, 34000);
+    assert_non_null(grown);
+    assert_true(pattern_holds(grown, 30000, 1));
+    char *much_shorter = realloc(grown, 2000);
+    assert_non_null(much_shorter);
+    assert_true(pattern_holds(much_shorter, 2000, 1));
+    assert_in_range(malloc_usable_size(much_shorter), 2000, 4000);
+    free(much_shorter);
+}
+
 static void contents_survive_growth_in_small_steps(void **state) {
     (void)state;
     static const size_t steps[] = {1, 16, 100, 4096, 33333, 100000};
@@ -159,6 +179,7 @@ static void reallocarray_keeps_contents(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contents_survive_every_pair_of_sizes),
+        cmocka_unit_test(a_large_block_that_is_shortened_a_little_stays),
         cmocka_unit_test(contents_survive_growth_in_small_steps),
         cmocka_unit_test(contents_survive_growth_to_256_mib),
         cmocka_unit_test(realloc_of_null_is_malloc),

@@ -195,12 +195,12 @@ static void a_superslab_takes_along_which_units_are_zero(void **state) {
         pay_debts();
     }
     assert_int_equal(hak_large_count().empty_extents, EXTENTS);
-    size_t returned_bytes = hak_retain.returned_bytes;
+    size_t returned_bytes = hak_retain.cycles[HAK_LARGE_RUNS].returned_bytes;
     hak_large_policy.floor_bytes = 0;
     release(last);
     pay_debts();
     assert_int_equal(hak_large_count().empty_extents, 1);
-    assert_int_equal(hak_retain.returned_bytes - returned_bytes,
+    assert_int_equal(hak_retain.cycles[HAK_LARGE_RUNS].returned_bytes - returned_bytes,
                      (PARTS - 1) * 500 * KIB); /* the one that stays */
     struct hak_superslab_counts after = hak_superslab_count();
     /* The free closes the last one's extent; what is above the floor then, one of the others. */
@@ -433,7 +433,7 @@ static void fetching_a_little_raises_no_floor(void **state) {
             release(blocks[i][step]);
         }
         pay_debts();
-        assert_int_not_equal(hak_retain.returned_bytes, 0);
+        assert_int_not_equal(hak_retain.cycles[HAK_LARGE_RUNS].returned_bytes, 0);
         for (unsigned i = 0; i < STEPS; i++) {
             fetched[step][i] = must_alloc(450 * KIB);
         }

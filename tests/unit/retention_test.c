@@ -244,13 +244,13 @@ static void large_floor_stays_raised_for_a_thread_with_an_older_clock(void **sta
     uint64_t now_ms = before.touched_ms + 1000000;
     hak_retain_touch(now_ms);
     hak_retain.raised_bytes = CYCLE;
-    hak_retain.proofs = 1;
-    hak_retain.returned_bytes = CYCLE;
-    hak_retain.returned_ms = now_ms;
+    hak_retain.cycles[HAK_LARGE_RUNS].proofs = 1;
+    hak_retain.cycles[HAK_LARGE_RUNS].returned_bytes = CYCLE;
+    hak_retain.cycles[HAK_LARGE_RUNS].returned_ms = now_ms;
     hak_retain_touch(now_ms - 4);
-    hak_retain_fetched(CYCLE / 4, now_ms - 4);
+    hak_retain_fetched(HAK_LARGE_RUNS, CYCLE / 4, now_ms - 4);
     size_t raised_bytes = hak_retain.raised_bytes;
-    unsigned proofs = hak_retain.proofs;
+    unsigned proofs = hak_retain.cycles[HAK_LARGE_RUNS].proofs;
     hak_retain = before;
     assert_int_equal(raised_bytes, CYCLE);
     assert_int_equal(proofs, 1);
@@ -259,9 +259,29 @@ static void large_floor_stays_raised_for_a_thread_with_an_older_clock(void **sta
 /* Three cycles in which all of it was fetched again, at one moment. */
 static void prove_large(size_t bytes, uint64_t now_ms) {
     for (unsigned cycle = 0; cycle < hak_large_policy.proof_count; cycle++) {
-        hak_retain_returned(bytes, now_ms);
-        hak_retain_fetched(bytes, now_ms);
+        hak_retain_returned(HAK_LARGE_RUNS, bytes, now_ms);
+        hak_retain_fetched(HAK_LARGE_RUNS, bytes, now_ms);
     }
+}
+
+/* Nothing that is kept of the one would serve the other. */
+static void what_mappings_give_back_is_not_fetched_by_runs(void **state) {
+    (void)state;
+    struct hak_retain before = hak_retain;
+    uint64_t now_ms = before.touched_ms + 1000000;
+    for (unsigned cycle = 0; cycle < 2 * hak_large_policy.proof_count; cycle++) {
+        hak_retain_returned(HAK_LARGE_MAPPINGS, CYCLE, now_ms);
+        hak_retain_fetched(HAK_LARGE_RUNS, CYCLE, now_ms);
+    }
+    size_t by_the_others_bytes = hak_retain.raised_bytes;
+    for (unsigned cycle = 0; cycle < 2 * hak_large_policy.proof_count; cycle++) {
+        hak_retain_fetched(HAK_LARGE_MAPPINGS, CYCLE, now_ms);
+        hak_retain_returned(HAK_LARGE_MAPPINGS, CYCLE, now_ms);
+    }
+    size_t by_its_own_bytes = hak_retain.raised_bytes;
+    hak_retain = before;
+    assert_int_equal(by_the_others_bytes, before.raised_bytes);
+    assert_in_range(by_its_own_bytes, CYCLE / 2, SIZE_MAX);
 }
 
 /* How much may stay now. */
@@ -357,8 +377,27 @@ static void a_peak_is_forgotten_by_halves(void **state) {
         assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + kept_bytes);
         now_ms += WINDOW_MS;
     }
-    note_peak_and_fall(&r, 20 * MIB, 8 * MIB); /* a new one counts at once */
-    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 29 * MIB / 2);
+    note_peak_and_fall(&r, 12 * MIB, 8 * MIB); /* a new one counts at once, */
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 11 * MIB / 2);
+    note_peak_and_fall(&r, 40 * MIB, 8 * MIB); /* but the floor fell with the old one */
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 45 * MIB / 4);
+}
+
+/* What is beyond it nobody would use, and caches and large blocks would lack it. */
+static void the_floor_rises_no_higher_than_the_peak(void **state) {
+    (void)state;
+    struct retention r = {0};
+    note_peak_and_fall(&r, 24 * MIB, 20 * MIB);
+    uint64_t now_ms = 1000000;
+    for (unsigned i = 0; i < 10; i++) {
+        now_ms = cycle(&r, 1, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + 7 * MIB);
+    size_t raised_bytes = r.raised_bytes;
+    size_t left_bytes = hak_retention_raise_max(HAK_RETAINER_LARGE);
+    hak_retention_note_raised(HAK_RETAINER_SLABS, 0);
+    assert_int_equal(raised_bytes, 27 * MIB);
+    assert_int_equal(left_bytes, ((size_t)hak_options.retain_mb << 20) - 27 * MIB);
 }
 
 int main(void) {
@@ -379,6 +418,8 @@ int main(void) {
         cmocka_unit_test(raised_floor_falls_when_its_memory_lies_unused),
         cmocka_unit_test(what_is_kept_and_used_hardly_exceeds_the_peak),
         cmocka_unit_test(a_peak_is_forgotten_by_halves),
+        cmocka_unit_test(the_floor_rises_no_higher_than_the_peak),
+        cmocka_unit_test(what_mappings_give_back_is_not_fetched_by_runs),
         cmocka_unit_test(large_floor_stays_raised_for_a_thread_with_an_older_clock),
         cmocka_unit_test(a_level_of_large_blocks_raises_their_floor_beyond_the_option),
         cmocka_unit_test(a_container_bounds_the_floor_of_large_blocks),

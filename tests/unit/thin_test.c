@@ -95,6 +95,21 @@ static void what_is_above_a_sixteenth_is_left_alone(void **state) {
     assert_int_equal(purge_calls, 0);
 }
 
+/* Else what is free there would be taken for used and for free at once, and the floor for too high. */
+static void what_is_thin_or_purged_is_not_in_use(void **state) {
+    (void)state;
+    hak_purge_set_floor(GIB);
+    fill();
+    size_t full_bytes = hak_superslab_pool.retention.used_bytes;
+    free_but_every(BLOCKS_PER_SLAB);
+    assert_in_range(hak_superslab_pool.retention.used_bytes, 0, full_bytes - SLABS * HAK_UNIT_BYTES / 2);
+    hak_purge_set_floor(0);
+    for (unsigned step = 0; step < SLABS; step++) {
+        hak_purge_step();
+    }
+    assert_in_range(hak_superslab_pool.retention.used_bytes, 0, full_bytes - SLABS * HAK_UNIT_BYTES / 2);
+}
+
 static void within_the_floor_thin_slabs_stay(void **state) {
     (void)state;
     hak_purge_set_floor(GIB);
@@ -262,6 +277,7 @@ int main(void) {
         cmocka_unit_test_teardown(pages_between_few_live_blocks_go_back, nothing_is_left),
         cmocka_unit_test_teardown(pages_that_another_thread_frees_go_back, nothing_is_left),
         cmocka_unit_test_teardown(what_is_above_a_sixteenth_is_left_alone, nothing_is_left),
+        cmocka_unit_test_teardown(what_is_thin_or_purged_is_not_in_use, nothing_is_left),
         cmocka_unit_test_teardown(within_the_floor_thin_slabs_stay, nothing_is_left),
         cmocka_unit_test_teardown(a_slab_that_was_used_again_may_be_thin_again, nothing_is_left),
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),

@@ -1,0 +1,147 @@
+/*
+ * large_growth_test.c - what blocks that grow again and again cost: copies into memory that has its pages,
+ * and a floor that learns from growth too.
+ */
+#include "large_kit.h"
+
+/* Policy and state as at the start, but for what a test sets; put back by its end. */
+static struct hak_large_policy policy_before;
+
+static void begin(size_t floor_bytes) {
+    policy_before = hak_large_policy;
+    hak_large_policy.floor_bytes = floor_bytes;
+    hak_large_policy.floor_live_shift = 63;
+    hak_large_policy.run_moves_left = 0;
+}
+
+static void end(void) {
+    hak_large_policy = policy_before;
+    check_all_freed();
+}
+
+static char *alloc_filled(size_t bytes) {
+    char *p = must_alloc(bytes);
+    memset(p, 0x5a, bytes);
+    return p;
+}
+
+/* An array that is appended to, from 64 KiB to `bytes`; freed in the end. */
+static void grow_by_half(size_t bytes) {
+    size_t now_bytes = 64 * KIB;
+    char *p = alloc_filled(now_bytes);
+    while (now_bytes < bytes) {
+        size_t more_bytes = now_bytes + now_bytes / 2 < bytes ? now_bytes / 2 : bytes - now_bytes;
+        pattern_fill(p, now_bytes, now_bytes);
+        p = resize(p, now_bytes + more_bytes);
+        assert_true(pattern_holds(p, now_bytes, now_bytes));
+        memset(p + now_bytes, 0x5a, more_bytes);
+        now_bytes += more_bytes;
+    }
+    release(p);
+    check_sound();
+}
+
+/* Above the floor each time, and wanted again at once: by growth, not by a request. */
+static void arrays_that_grow_in_place_raise_the_floor(void **state) {
+    (void)state;
+    begin(64 * KIB);
+    for (unsigned i = 0; i < 4; i++) {
+        grow_by_half(1000 * KIB);
+    }
+    assert_in_range(hak_retain.raised_bytes, 800 * KIB, 2 * MIB);
+    long faults = page_faults();
+    grow_by_half(1000 * KIB);
+    assert_in_range(page_faults() - faults, 0, 16); /* of 250 pages */
+    end();
+}
+
+static void arrays_that_grow_beyond_runs_reuse_what_they_had(void **state) {
+    (void)state;
+    begin(64 * KIB);
+    for (unsigned i = 0; i < 12; i++) {
+        grow_by_half(6 * MIB);
+    }
+    long faults = page_faults();
+    grow_by_half(6 * MIB);
+    assert_in_range(page_faults() - faults, 0, 500); /* of 1536 pages */
+    assert_in_range(hak_retain.dirty_bytes, 0, 20 * MIB);
+    end();
+}
+
+/* A kept piece of 5 MiB whose pages are there, and a block of 2 MiB that has no room behind it. */
+static char *block_beside_kept(char **wall) {
+    char *whole = alloc_filled(8 * MIB);
+    release(whole);
+    char *p = must_alloc(2 * MIB);
+    *wall = must_alloc(MIB);
+    assert_ptr_equal(p, whole);
+    assert_ptr_equal(*wall, whole + 2 * MIB);
+    pattern_fill(p, 2 * MIB, 7);
+    return p;
+}
+
+static void a_block_grows_into_a_kept_piece_with_its_pages(void **state) {
+    (void)state;
+    begin(16 * MIB);
+    char *wall;
+    char *p = block_beside_kept(&wall);
+    long faults = page_faults();
+    char *grown = resize(p, 4 * MIB);
+    memset(grown + 2 * MIB, 1, 2 * MIB);
+    assert_in_range(page_faults() - faults, 0, 8); /* of 512 */
+    assert_ptr_equal(grown, wall + MIB);
+    assert_true(pattern_holds(grown, 2 * MIB, 7));
+    check_sound();
+    release(grown);
+    release(wall);
+    end();
+}
+
+/* Nor for a few bytes, over and over. */
+static void a_block_that_grows_by_little_is_not_copied(void **state) {
+    (void)state;
+    begin(16 * MIB);
+    char *wall;
+    char *p = block_beside_kept(&wall);
+    size_t dirty_bytes = hak_retain.dirty_bytes;
+    char *grown = resize(p, 2 * MIB + 128 * KIB);
+    assert_ptr_not_equal(grown, p);
+    assert_int_equal(hak_retain.dirty_bytes, dirty_bytes); /* its pages moved, nothing was freed */
+    assert_true(pattern_holds(grown, 2 * MIB, 7));
+    release(grown);
+    release(wall);
+    end();
+}
+
+static void a_run_grows_into_a_kept_piece_with_its_pages(void **state) {
+    (void)state;
+    begin(16 * MIB);
+    release(alloc_filled(4 * MIB));
+    char *p = must_alloc(800 * KIB);
+    char *wall = must_alloc(500 * KIB);
+    pattern_fill(p, 800 * KIB, 9);
+    size_t dirty_bytes = hak_retain.dirty_bytes;
+    long faults = page_faults();
+    char *grown = resize(p, 1300 * KIB);
+    memset(grown + 800 * KIB, 1, 500 * KIB);
+    assert_in_range(page_faults() - faults, 0, 8); /* of 125 */
+    assert_int_equal(hak_word_kind(word_of(grown)), HAK_KIND_MAPPED);
+    assert_true(pattern_holds(grown, 800 * KIB, 9));
+    assert_in_range(hak_retain.dirty_bytes, dirty_bytes - 1400 * KIB + 800 * KIB, dirty_bytes);
+    release(grown);
+    release(wall);
+    end();
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start_clean)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(arrays_that_grow_in_place_raise_the_floor),
+        TEST(arrays_that_grow_beyond_runs_reuse_what_they_had),
+        TEST(a_block_grows_into_a_kept_piece_with_its_pages),
+        TEST(a_block_that_grows_by_little_is_not_copied),
+        TEST(a_run_grows_into_a_kept_piece_with_its_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
