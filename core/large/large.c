@@ -14,6 +14,9 @@
 
 #define MAP_THRESHOLD_BYTES ((size_t)1024 * 1024)
 
+/* A block that shrinks to so much is copied. */
+#define SHRINK_COPY_BYTES_MAX ((size_t)512 * 1024)
+
 HAK_READ_MOSTLY _Atomic size_t hak_large_map_threshold = MAP_THRESHOLD_BYTES;
 
 /* ---- allocation ---- */
@@ -182,8 +185,23 @@ static void *realloc_run(const char *function, void *p, hak_word word, size_t by
     return copy_block(function, p, word, old_bytes, bytes);
 }
 
+/*
+ * What is to be a run and at most half as long is copied, so that the mapping is whole for the next block of
+ * its length: it is what programs read files and messages into before they know their lengths. NULL: it is
+ * not so.
+ */
+static void *shrink_to_run(const char *function, void *p, hak_word word, size_t bytes) {
+    size_t old_bytes = bytes <= SHRINK_COPY_BYTES_MAX ? hak_mapped_bytes(hak_word_address(word), p) : 0;
+    return bytes <= old_bytes / 2 && is_run_length(bytes) ? copy_block(function, p, word, old_bytes, bytes)
+                                                          : NULL;
+}
+
 static void *realloc_mapped(const char *function, void *p, hak_word word, size_t bytes) {
     size_t old_bytes = 0;
+    void *run = shrink_to_run(function, p, word, bytes);
+    if (run != NULL) {
+        return run;
+    }
     void *block = hak_mapped_resize(hak_word_address(word), p, bytes, &old_bytes);
     if (block == NULL && old_bytes == 0) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);

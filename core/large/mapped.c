@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Ends of at least this size are kept for reuse when a block shrinks; shorter ones are unmapped at once. */
-#define KEPT_END_BYTES_MIN ((size_t)1024 * 1024)
+#define KEPT_END_BYTES_MIN ((size_t)256 * 1024)
 
 /* ---- allocation ---- */
 

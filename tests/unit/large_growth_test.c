@@ -133,6 +133,41 @@ static void a_run_grows_into_a_kept_piece_with_its_pages(void **state) {
     end();
 }
 
+/* ---- shrinking ---- */
+
+/* Imitates a file that is read into a large buffer, which then is made as long as the file is. */
+static void a_block_that_shrinks_to_a_run_leaves_its_mapping_whole(void **state) {
+    (void)state;
+    begin(16 * MIB);
+    char *first = alloc_filled(2 * MIB);
+    for (size_t bytes = 100 * KIB; bytes <= 500 * KIB; bytes += 100 * KIB) {
+        char *p = must_alloc(2 * MIB);
+        assert_int_equal(hak_word_kind(word_of(p)), HAK_KIND_MAPPED);
+        pattern_fill(p, bytes, bytes);
+        char *shrunk = resize(p, bytes);
+        assert_int_equal(hak_word_kind(word_of(shrunk)), HAK_KIND_EXTENT);
+        assert_true(pattern_holds(shrunk, bytes, bytes));
+        char *again = must_alloc(2 * MIB);
+        assert_ptr_equal(again, p);
+        release(again);
+        release(shrunk);
+    }
+    release(first);
+    end();
+}
+
+static void a_block_that_shrinks_by_less_stays(void **state) {
+    (void)state;
+    begin(16 * MIB);
+    char *p = alloc_filled(2 * MIB);
+    assert_ptr_equal(resize(p, 1700 * KIB), p);
+    assert_ptr_equal(resize(p, 900 * KIB), p);
+    assert_int_equal(hak_word_kind(word_of(p)), HAK_KIND_MAPPED);
+    assert_int_equal(hak_retain.dirty_bytes, 2 * MIB - usable(p)); /* the ends are kept */
+    release(p);
+    end();
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start_clean)
 
 int main(void) {
@@ -142,6 +177,8 @@ int main(void) {
         TEST(a_block_grows_into_a_kept_piece_with_its_pages),
         TEST(a_block_that_grows_by_little_is_not_copied),
         TEST(a_run_grows_into_a_kept_piece_with_its_pages),
+        TEST(a_block_that_shrinks_to_a_run_leaves_its_mapping_whole),
+        TEST(a_block_that_shrinks_by_less_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
