@@ -176,7 +176,7 @@ static void *realloc_run(const char *function, void *p, hak_word word, size_t by
         return p;
     }
     if (fit == HAK_RUN_HELD) {
-        void *block = hak_mapped_adopt(p, old_bytes, bytes);
+        void *block = hak_mapped_adopt(p, old_bytes, bytes, is_run_length(bytes));
         hak_run_moved(extent, p, block != NULL);
         if (block != NULL) {
             return block;

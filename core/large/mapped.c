@@ -220,7 +220,7 @@ static void *settle_stray(void *p, void *stray, size_t old_bytes, size_t need_by
     return target;
 }
 
-void *hak_mapped_adopt(void *p, size_t old_bytes, size_t bytes) {
+void *hak_mapped_adopt(void *p, size_t old_bytes, size_t bytes, bool may_be_run) {
     size_t need_bytes = hak_mapping_round(bytes);
     void *stray;
     void *target = NULL;
@@ -236,7 +236,9 @@ void *hak_mapped_adopt(void *p, size_t old_bytes, size_t bytes) {
         return NULL;
     }
     hak_lock_acquire(&hak_large_lock);
-    note_longer(old_bytes, need_bytes);
+    if (!may_be_run) { /* a copy in a kept piece would have left the old block its pages */
+        hak_retain_fetched(HAK_LARGE_MAPPINGS, need_bytes, hak_retain.touched_ms);
+    }
     hak_mapping_transit_to_live(mapping, target, need_bytes);
     hak_lock_release(&hak_large_lock);
     return target;

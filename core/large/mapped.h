@@ -32,7 +32,8 @@ void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, size
 /*
  * Moves `old_bytes` bytes of pages from `p`, part of a mapping that stays (its range then reads as zeros),
  * to a new live block of at least `bytes`. NULL when that cannot be done, with everything as it was.
+ * may_be_run: such a block is otherwise a run, and no kept piece would serve.
  */
-void *hak_mapped_adopt(void *p, size_t old_bytes, size_t bytes);
+void *hak_mapped_adopt(void *p, size_t old_bytes, size_t bytes, bool may_be_run);
 
 #endif

@@ -20,7 +20,7 @@
  * address with its length in pages in the low bits, or 0.
  */
 #define PAGES_MAX  ((unsigned)(HAK_PARKED_BYTES_MAX / 4096))
-#define ROWS       42u /* of what a request of PAGES_MAX looks for, too */
+#define ROWS       34u /* of what a request of PAGES_MAX looks for, too */
 #define WAYS       4u
 #define SLOTS      (ROWS * WAYS)
 #define PAGES_MASK ((uintptr_t)0xFFF)
@@ -62,7 +62,7 @@ HAK_CONTENDED static struct shard shards[HAK_PARKED_SHARDS];
 static HAK_TLS uint8_t shard_plus_1;
 static _Atomic uint8_t next_shard;
 
-_Static_assert(PAGES_MAX == 128, "ROWS is for so many");
+_Static_assert(PAGES_MAX == 64, "ROWS is for so many");
 _Static_assert(HAK_PARKED_BYTES_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
 
 /* Threads take shards in turn. */

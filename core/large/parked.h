@@ -19,7 +19,7 @@
 
 #include "large/extent.h"
 
-#define HAK_PARKED_BYTES_MAX  ((size_t)512 * 1024) /* of a run */
+#define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run */
 #define HAK_PARKED_SHARDS     4u
 #define HAK_PARKED_REMAINDERS 8u
 

@@ -146,8 +146,8 @@ size_t hak_run_bytes(const struct hak_extent *extent, const void *p) {
  * first few move, which faults none; so do those that grow by little, into a mapping that has room behind it.
  */
 static bool is_to_be_copied(size_t bytes, size_t old_bytes, bool may_be_run) {
-    return hak_large_policy.run_moves_left == 0 && hak_mapping_may_copy(old_bytes, bytes) &&
-           (may_be_run || hak_mapping_has_warm(bytes));
+    return hak_large_policy.run_moves_left == 0 &&
+           (may_be_run ? hak_mapping_may_copy(old_bytes, bytes) : hak_mapping_has_warm(bytes));
 }
 
 /* Lock held. In place, over the free run behind it. */

@@ -87,10 +87,12 @@ uint64_t hak_os_now_ms(void) {
                : 0;
 }
 
+/* By syscall(): write(), open() and close() are points at which a thread that was cancelled would end, in the
+ * middle of a report that is to end the process. */
 void hak_os_write(int fd, const char *text, size_t bytes) {
     int saved = errno;
     while (bytes != 0) {
-        ssize_t written = write(fd, text, bytes);
+        ssize_t written = syscall(SYS_write, fd, text, bytes);
         if (written < 0 && errno == EINTR) {
             continue;
         }
@@ -105,7 +107,7 @@ void hak_os_write(int fd, const char *text, size_t bytes) {
 
 int hak_os_open_report(const char *path, int *fd) {
     int saved = errno;
-    *fd = open(path, REPORT_FLAGS, REPORT_MODE);
+    *fd = (int)syscall(SYS_openat, AT_FDCWD, path, REPORT_FLAGS, REPORT_MODE);
     return hak_errno_result(*fd < 0, saved);
 }
 
@@ -139,7 +141,7 @@ int hak_os_identify(int fd, struct hak_os_file *file) {
 
 void hak_os_close(int fd) {
     int saved = errno;
-    (void)close(fd);
+    (void)syscall(SYS_close, fd);
     errno = saved;
 }
 

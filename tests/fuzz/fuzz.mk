@@ -33,7 +33,7 @@ CC_fuzzed-debug := $(FUZZ_CLANG)
 FLAGS_fuzzed-debug := $(DEBUG_FLAGS) $(FUZZ_LOOK_debug) $(FUZZ_UNTRACED)
 $(foreach flavour,fuzzed-release fuzzed-debug,$(eval $(call rules_of,$(flavour))))
 
-FUZZ_KERNEL_CALLS := mmap munmap mremap mprotect madvise clock_gettime write
+FUZZ_KERNEL_CALLS := mmap munmap mremap mprotect madvise clock_gettime syscall
 
 # hakmem as a guest of a program that has a malloc already: the C library's names get own_ before them, and the system
 # calls go to kernel.c. $(call fuzz_guest,OBJECT)

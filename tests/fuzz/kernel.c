@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ void *kernel_mremap(void *address, size_t old_bytes, size_t new_bytes, int flags
 int kernel_mprotect(void *address, size_t bytes, int protection);
 int kernel_madvise(void *address, size_t bytes, int advice);
 int kernel_clock_gettime(clockid_t clock, struct timespec *now);
-ssize_t kernel_write(int fd, const void *text, size_t bytes);
+long kernel_syscall(long number, ...);
 
 static struct {
     unsigned calls, skip, count;
@@ -163,16 +164,27 @@ int kernel_clock_gettime(clockid_t clock, struct timespec *now) {
     return 0;
 }
 
-ssize_t kernel_write(int fd, const void *text, size_t bytes) {
-    if (captured.start == NULL) {
-        return write(fd, text, bytes);
-    }
+static long capture(const char *text, size_t bytes) {
     size_t room_bytes = captured.bytes - 1 - captured.used_bytes;
     size_t kept_bytes = bytes < room_bytes ? bytes : room_bytes;
     memcpy(captured.start + captured.used_bytes, text, kept_bytes);
     captured.used_bytes += kept_bytes;
     captured.start[captured.used_bytes] = '\0';
-    return (ssize_t)bytes;
+    return (long)bytes;
+}
+
+/* Of these calls only what is written is of interest. */
+long kernel_syscall(long number, ...) {
+    long a[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (unsigned i = 0; i < 6; i++) {
+        a[i] = va_arg(arguments, long);
+    }
+    va_end(arguments);
+    return number == SYS_write && captured.start != NULL
+               ? capture((const char *)a[1], (size_t)a[2])
+               : syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 static const char *shown = "";

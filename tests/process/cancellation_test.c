@@ -3,19 +3,23 @@
  *
  * suite: limit 700 s
  * Deferred cancellation, the kind that POSIX allows around malloc: it strikes at cancellation points alone,
- * never inside hakmem, whose own write is only made when something is reported. Cleanup handlers and
- * thread-specific destructors free what the thread held, after its stack was unwound.
+ * never inside hakmem, which has none. Cleanup handlers and thread-specific destructors free what the thread
+ * held, after its stack was unwound.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "support/child.h"
 #include "support/slots.h"
 #include "support/soak.h"
 #include "support/target.h"
 
+#include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define THREADS 8u
@@ -93,7 +97,47 @@ static void cancelled_threads_leave_nothing(void **state) {
     assert_true(atomic_load(&cleanups) > started / 4 && atomic_load(&destructions) >= atomic_load(&cleanups));
 }
 
+/* The thread is to be cancelled at its next cancellation point. */
+static int free_twice_when_cancelled(void *unused) {
+    (void)unused;
+    void *volatile block = malloc(64); /* volatile, or the compiler warns */
+    void *volatile neighbour = malloc(64);
+    CHECK(neighbour != NULL && pthread_cancel(pthread_self()) == 0);
+    free(block);
+    free(block);
+    return 0;
+}
+
+static void a_cancelled_thread_reports_its_bug_all_the_same(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct child child = {.function = free_twice_when_cancelled};
+    child_run(&child);
+    assert_int_equal(child_signal(&child), SIGABRT);
+    assert_non_null(strstr(child.err, "hakmem: free(): double free of 0x"));
+}
+
+static int print_statistics_when_cancelled(void *unused) {
+    (void)unused;
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    malloc_stats();
+    _exit(0);
+}
+
+static void a_cancelled_thread_prints_statistics(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct child child = {.function = print_statistics_when_cancelled};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_true(child.err_bytes != 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cancelled_threads_leave_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cancelled_threads_leave_nothing),
+        cmocka_unit_test(a_cancelled_thread_reports_its_bug_all_the_same),
+        cmocka_unit_test(a_cancelled_thread_prints_statistics),
+    };
     return cmocka_run_group_tests_name("cancellation", tests, NULL, heap_is_sound);
 }

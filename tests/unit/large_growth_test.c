@@ -68,6 +68,29 @@ static void arrays_that_grow_beyond_runs_reuse_what_they_had(void **state) {
     end();
 }
 
+static void append_up_to(size_t bytes) {
+    char *p = alloc_filled(64 * KIB);
+    for (size_t now_bytes = 80 * KIB; now_bytes <= bytes; now_bytes += 16 * KIB) {
+        p = resize(p, now_bytes);
+        memset(p + now_bytes - 16 * KIB, 0x5a, 16 * KIB);
+    }
+    release(p);
+    check_sound();
+}
+
+static void so_do_those_that_grow_by_little(void **state) {
+    (void)state;
+    begin(64 * KIB);
+    for (unsigned i = 0; i < 8; i++) {
+        append_up_to(2200 * KIB);
+    }
+    long faults = page_faults();
+    append_up_to(2200 * KIB);
+    assert_in_range(page_faults() - faults, 0, 200); /* of 550 pages */
+    assert_in_range(hak_retain.dirty_bytes, 0, 8 * MIB);
+    end();
+}
+
 /* A kept piece of 5 MiB whose pages are there, and a block of 2 MiB that has no room behind it. */
 static char *block_beside_kept(char **wall) {
     char *whole = alloc_filled(8 * MIB);
@@ -174,6 +197,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(arrays_that_grow_in_place_raise_the_floor),
         TEST(arrays_that_grow_beyond_runs_reuse_what_they_had),
+        TEST(so_do_those_that_grow_by_little),
         TEST(a_block_grows_into_a_kept_piece_with_its_pages),
         TEST(a_block_that_grows_by_little_is_not_copied),
         TEST(a_run_grows_into_a_kept_piece_with_its_pages),
