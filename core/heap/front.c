@@ -345,7 +345,7 @@ static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *fu
     hak_child_rebuild_if_pending(); /* before anything is marked CACHED: the rebuild takes it for a lost
                                        thread's */
     struct heap *heap = hak_tls.heap;
-    if (heap == NULL || heap->is_metered) { /* everything goes the slow way */
+    if (heap == NULL || heap->is_metered || hak_front_is_metered()) { /* everything goes the slow way */
         hak_free_slow(block, function);
         return;
     }

@@ -17,6 +17,9 @@
 /* A block that shrinks to so much is copied. */
 #define SHRINK_COPY_BYTES_MAX ((size_t)512 * 1024)
 
+/* Pages of a block that are looked at before it is copied. */
+#define SAMPLES 8u
+
 HAK_READ_MOSTLY _Atomic size_t hak_large_map_threshold = MAP_THRESHOLD_BYTES;
 
 /* ---- allocation ---- */
@@ -152,9 +155,10 @@ bool hak_large_owns(const void *p, hak_word word) {
 
 /* ---- realloc ---- */
 
-static void *copy_block(const char *function, void *p, hak_word word, size_t old_bytes, size_t bytes) {
-    bool is_zero;
-    void *block = hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+/* *is_cold: the copy lies in memory that had no pages yet. */
+static void *copy_to(const char *function, void *p, hak_word word, size_t old_bytes, size_t bytes,
+                     bool *is_cold) {
+    void *block = hak_large_alloc(bytes, HAK_ALIGN_BYTES, is_cold);
     if (block != NULL) {
         memcpy(block, p, old_bytes < bytes ? old_bytes : bytes);
         if (HAK_UNLIKELY(hak_options.zero_on_free)) {
@@ -165,10 +169,48 @@ static void *copy_block(const char *function, void *p, hak_word word, size_t old
     return block;
 }
 
+static void *copy_block(const char *function, void *p, hak_word word, size_t old_bytes, size_t bytes) {
+    bool is_cold;
+    return copy_to(function, p, word, old_bytes, bytes, &is_cold);
+}
+
+static bool holds_anything(const char *page) {
+    for (size_t offset = 0; offset < hak_os_page_bytes(); offset += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, page + offset, sizeof word);
+        if (word != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Whether most of some pages spread over the block hold something. What was never touched has no pages, which
+ * a copy would have; so what seems to be such is moved.
+ */
+static bool looks_dense(const void *p, size_t bytes) {
+    size_t step_bytes = hak_round_down(bytes / SAMPLES, hak_os_page_bytes());
+    unsigned filled = 0;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        filled += holds_anything((const char *)p + i * step_bytes);
+    }
+    return filled > SAMPLES / 2;
+}
+
+static enum hak_run_fit resize_run(struct hak_extent *extent, const void *p, size_t bytes,
+                                   size_t *old_bytes) {
+    enum hak_copy copy = is_run_length(bytes) ? HAK_COPY_RUN : HAK_COPY_MAPPED;
+    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, copy, old_bytes);
+    return fit == HAK_RUN_COPY && !looks_dense(p, *old_bytes)
+               ? hak_run_resize(extent, p, bytes, HAK_COPY_NONE, old_bytes)
+               : fit;
+}
+
 static void *realloc_run(const char *function, void *p, hak_word word, size_t bytes) {
     struct hak_extent *extent = hak_word_address(word);
     size_t old_bytes = 0;
-    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, is_run_length(bytes), &old_bytes);
+    enum hak_run_fit fit = resize_run(extent, p, bytes, &old_bytes);
     if (fit == HAK_RUN_NOT_LIVE) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
     }
@@ -182,27 +224,37 @@ static void *realloc_run(const char *function, void *p, hak_word word, size_t by
             return block;
         }
     }
-    return copy_block(function, p, word, old_bytes, bytes);
+    bool is_cold;
+    void *block = copy_to(function, p, word, old_bytes, bytes, &is_cold);
+    if (block != NULL && fit == HAK_RUN_COPY) {
+        hak_run_note_copied(is_cold);
+    }
+    return block;
 }
 
 /*
  * What is to be a run and at most half as long is copied, so that the mapping is whole for the next block of
- * its length: it is what programs read files and messages into before they know their lengths. NULL: it is
- * not so.
+ * its length: it is what programs read files and messages into before they know their lengths.
  */
-static void *shrink_to_run(const char *function, void *p, hak_word word, size_t bytes) {
-    size_t old_bytes = bytes <= SHRINK_COPY_BYTES_MAX ? hak_mapped_bytes(hak_word_address(word), p) : 0;
-    return bytes <= old_bytes / 2 && is_run_length(bytes) ? copy_block(function, p, word, old_bytes, bytes)
-                                                          : NULL;
+static bool is_shrunk_by_copy(const void *p, size_t old_bytes, size_t bytes) {
+    return bytes <= SHRINK_COPY_BYTES_MAX && bytes <= old_bytes / 2 && is_run_length(bytes) &&
+           looks_dense(p, bytes);
+}
+
+static void *resize_mapped(void *p, hak_word word, size_t bytes, size_t *old_bytes) {
+    void *block = hak_mapped_resize(hak_word_address(word), p, bytes, true, old_bytes);
+    return block == NULL && *old_bytes != 0 && !looks_dense(p, *old_bytes)
+               ? hak_mapped_resize(hak_word_address(word), p, bytes, false, old_bytes)
+               : block;
 }
 
 static void *realloc_mapped(const char *function, void *p, hak_word word, size_t bytes) {
-    size_t old_bytes = 0;
-    void *run = shrink_to_run(function, p, word, bytes);
-    if (run != NULL) {
-        return run;
+    size_t old_bytes = bytes <= SHRINK_COPY_BYTES_MAX ? hak_mapped_bytes(hak_word_address(word), p) : 0;
+    void *block =
+        is_shrunk_by_copy(p, old_bytes, bytes) ? copy_block(function, p, word, old_bytes, bytes) : NULL;
+    if (block == NULL) {
+        block = resize_mapped(p, word, bytes, &old_bytes);
     }
-    void *block = hak_mapped_resize(hak_word_address(word), p, bytes, &old_bytes);
     if (block == NULL && old_bytes == 0) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
     }

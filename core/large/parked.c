@@ -274,6 +274,10 @@ static void *evict(struct shard *shard) {
         hand = (hand + 1) % SLOTS;
     }
     hak_atomic_store_relaxed(&shard->hand, (uint16_t)hand); /* relaxed: as above */
+    if (found == 0 ||
+        hand == 0) { /* a thread that frees alone makes no requests, in which this is done else */
+        recount(shard);
+    }
     return address_in(found);
 }
 

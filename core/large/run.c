@@ -11,6 +11,13 @@
 #include "os/os.h"
 #include <string.h>
 
+/* So many copies into memory without pages, more than into such that has them, and so many of the next move.
+ */
+#define COLD_COPIES_MAX  16u
+#define MOVES_AFTER_COLD 64u
+
+static unsigned cold_copies; /* under hak_large_lock */
+
 static unsigned pages_of(size_t bytes) {
     return (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
 }
@@ -141,13 +148,16 @@ size_t hak_run_bytes(const struct hak_extent *extent, const void *p) {
 }
 
 /*
- * Whether a run that grows by so much is to be copied: pages that move away leave a hole that will fault
- * anew, and never come back to an extent, so they cost more than they save where run after run grows. The
- * first few move, which faults none; so do those that grow by little, into a mapping that has room behind it.
+ * Whether a run that grows is to be copied: pages that move away leave a hole that will fault anew, and never
+ * come back to an extent, so they cost more than they save where run after run grows. The first few move,
+ * which faults none, and the next ones wherever copies found no memory that has its pages. So do those that
+ * grow by little to another run, over and over: into a mapping that has room behind it.
  */
-static bool is_to_be_copied(size_t bytes, size_t old_bytes, bool may_be_run) {
-    return hak_large_policy.run_moves_left == 0 &&
-           (may_be_run ? hak_mapping_may_copy(old_bytes, bytes) : hak_mapping_has_warm(bytes));
+static bool is_to_be_copied(size_t bytes, size_t old_bytes, enum hak_copy copy) {
+    if (copy == HAK_COPY_NONE || hak_large_policy.run_moves_left != 0) {
+        return false;
+    }
+    return copy == HAK_COPY_RUN ? hak_mapping_may_copy(old_bytes, bytes) : hak_mapping_has_warm(bytes);
 }
 
 /* Lock held. In place, over the free run behind it. */
@@ -164,14 +174,16 @@ static bool grow(struct hak_extent *extent, unsigned page, size_t bytes) {
 
 /* Lock held. `pages` is more than the run has. */
 static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, size_t bytes, size_t old_bytes,
-                                     bool may_be_run) {
+                                     enum hak_copy copy) {
     if (grow(extent, page, bytes)) {
         return HAK_RUN_RESIZED;
     }
     if (old_bytes < hak_large_policy.move_min_bytes ||
-        hak_mapping_totals.live_count >= hak_large_policy.moved_count_max ||
-        is_to_be_copied(bytes, old_bytes, may_be_run)) {
+        hak_mapping_totals.live_count >= hak_large_policy.moved_count_max) {
         return HAK_RUN_NO_ROOM;
+    }
+    if (is_to_be_copied(bytes, old_bytes, copy)) {
+        return HAK_RUN_COPY;
     }
     hak_large_policy.run_moves_left -= hak_large_policy.run_moves_left != 0;
     hak_extent_live_to_held(extent, page);
@@ -185,7 +197,18 @@ static bool fits_as_it_is(const struct hak_extent *extent, const void *p, size_t
     return is_on_loan ? hak_parked_may_lend(whole_bytes, old_bytes) : whole_bytes == old_bytes;
 }
 
-enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, bool may_be_run,
+void hak_run_note_copied(bool is_cold) {
+    hak_lock_acquire(&hak_large_lock);
+    cold_copies += is_cold ? 1u : 0u;
+    cold_copies -= !is_cold && cold_copies != 0 ? 1u : 0u;
+    if (cold_copies == COLD_COPIES_MAX) {
+        cold_copies /= 2;
+        hak_large_policy.run_moves_left = MOVES_AFTER_COLD;
+    }
+    hak_lock_release(&hak_large_lock);
+}
+
+enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, enum hak_copy copy,
                                 size_t *old_bytes) {
     *old_bytes = hak_run_bytes(extent, p);
     if (fits_as_it_is(extent, p, bytes, *old_bytes)) { /* and is live, since `bytes` is not 0 */
@@ -203,7 +226,7 @@ enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t
     hak_retain_touch(now_ms);
     *old_bytes = extent->run_pages[page] * page_bytes;
     if (bytes > *old_bytes) {
-        fit = grow_or_hold(extent, page, bytes, *old_bytes, may_be_run);
+        fit = grow_or_hold(extent, page, bytes, *old_bytes, copy);
         hak_lock_release(&hak_large_lock);
     } else if (pages_of(bytes) < extent->run_pages[page]) {
         hak_extent_shrink(extent, page, pages_of(bytes));

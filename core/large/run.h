@@ -33,13 +33,20 @@ enum hak_run_fit {
     HAK_RUN_NOT_LIVE, /* no live run starts at p */
     HAK_RUN_RESIZED,  /* done, in place */
     HAK_RUN_HELD,     /* no room, but to be moved: the run is held for hak_run_moved() */
-    HAK_RUN_NO_ROOM,  /* no room, and not to be moved but copied */
+    HAK_RUN_NO_ROOM,  /* no room, and too short to be moved */
+    HAK_RUN_COPY,     /* no room, and better copied, unless little of it holds anything */
 };
 
-/* Makes the live run at `p` as long as `bytes` ask for, if it can be done in place; may_be_run: a block of so
- * many bytes would be a run. *old_bytes: its length. */
-enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, bool may_be_run,
+/* What a copy would be, if there may be one where the pages could move. */
+enum hak_copy { HAK_COPY_NONE, HAK_COPY_RUN, HAK_COPY_MAPPED };
+
+/* Makes the live run at `p` as long as `bytes` ask for, if it can be done in place. *old_bytes: its length.
+ */
+enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, enum hak_copy copy,
                                 size_t *old_bytes);
+
+/* A run was copied because it was better; is_cold: to memory that has no pages yet. */
+void hak_run_note_copied(bool is_cold);
 
 /* The held run's pages were moved away and it reads as zeros (true): it is free. Or they were not: live. */
 void hak_run_moved(struct hak_extent *extent, const void *p, bool has_moved);

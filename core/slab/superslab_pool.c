@@ -106,7 +106,9 @@ static size_t units_in_use(void) {
 /* What blocks have, as far as is known: of slabs in use neither what was purged nor what may be. */
 static size_t blocks_bytes(void) {
     const struct superslab_pool *pool = &hak_superslab_pool;
-    return units_in_use() * HAK_UNIT_BYTES - pool->thin_bytes - pool->purged_bytes;
+    size_t used_bytes = units_in_use() * HAK_UNIT_BYTES;
+    /* In the child of a fork slabs are given back before what was thin is forgotten. */
+    return used_bytes - hak_smaller(used_bytes, pool->thin_bytes + pool->purged_bytes);
 }
 
 /* What changes with every change of the sums: the least that lay idle, the most in use, and whether thin

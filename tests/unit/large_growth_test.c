@@ -156,6 +156,48 @@ static void a_run_grows_into_a_kept_piece_with_its_pages(void **state) {
     end();
 }
 
+/* What was never touched has no pages, and is not to get any. */
+static void a_block_that_holds_nothing_is_not_copied(void **state) {
+    (void)state;
+    begin(16 * MIB);
+    char *wall;
+    char *p = block_beside_kept(&wall);
+    release(p);
+    p = hak_large_calloc(300 * KIB);
+    char *behind = must_alloc(100 * KIB);
+    memset(p, 1, 100 * KIB);
+    char *grown = resize(p, 500 * KIB);
+    assert_int_equal(hak_word_kind(word_of(grown)), HAK_KIND_MAPPED);
+    assert_true(bytes_are(grown, 100 * KIB, 1) && bytes_are(grown + 100 * KIB, 200 * KIB, 0));
+    memset(grown, 1, 300 * KIB);
+    release(grown);
+    release(behind);
+    release(wall);
+    end();
+}
+
+/* All stay, so what a copy leaves is too short for the next one. */
+static void copies_that_find_no_pages_are_given_up(void **state) {
+    (void)state;
+    enum { ARRAYS = 40 };
+    char *arrays[ARRAYS], *walls[ARRAYS];
+    unsigned copies = 0;
+    begin(16 * MIB);
+    for (unsigned i = 0; i < ARRAYS; i++) {
+        arrays[i] = alloc_filled(300 * KIB);
+        walls[i] = must_alloc(40 * KIB);
+        arrays[i] = resize(arrays[i], 900 * KIB);
+        copies += hak_word_kind(word_of(arrays[i])) == HAK_KIND_EXTENT;
+    }
+    assert_in_range(copies, 4, ARRAYS - 10);
+    assert_in_range(hak_large_policy.run_moves_left, 1, 64);
+    for (unsigned i = 0; i < ARRAYS; i++) {
+        release(arrays[i]);
+        release(walls[i]);
+    }
+    end();
+}
+
 /* ---- shrinking ---- */
 
 /* Imitates a file that is read into a large buffer, which then is made as long as the file is. */
@@ -201,6 +243,8 @@ int main(void) {
         TEST(a_block_grows_into_a_kept_piece_with_its_pages),
         TEST(a_block_that_grows_by_little_is_not_copied),
         TEST(a_run_grows_into_a_kept_piece_with_its_pages),
+        TEST(a_block_that_holds_nothing_is_not_copied),
+        TEST(copies_that_find_no_pages_are_given_up),
         TEST(a_block_that_shrinks_to_a_run_leaves_its_mapping_whole),
         TEST(a_block_that_shrinks_by_less_stays),
     };

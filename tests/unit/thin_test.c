@@ -110,6 +110,16 @@ static void what_is_thin_or_purged_is_not_in_use(void **state) {
     assert_in_range(hak_superslab_pool.retention.used_bytes, 0, full_bytes - SLABS * HAK_UNIT_BYTES / 2);
 }
 
+/* As in the child of a fork, where slabs go before what is thin in them is forgotten. */
+static void no_less_than_nothing_is_in_use(void **state) {
+    (void)state;
+    size_t thin_bytes = hak_superslab_pool.thin_bytes;
+    hak_superslab_pool.thin_bytes = GIB;
+    size_t floor_bytes = hak_superslab_floor_bytes(hak_os_now_ms());
+    hak_superslab_pool.thin_bytes = thin_bytes;
+    assert_in_range(floor_bytes, 0, GIB);
+}
+
 static void within_the_floor_thin_slabs_stay(void **state) {
     (void)state;
     hak_purge_set_floor(GIB);
@@ -278,6 +288,7 @@ int main(void) {
         cmocka_unit_test_teardown(pages_that_another_thread_frees_go_back, nothing_is_left),
         cmocka_unit_test_teardown(what_is_above_a_sixteenth_is_left_alone, nothing_is_left),
         cmocka_unit_test_teardown(what_is_thin_or_purged_is_not_in_use, nothing_is_left),
+        cmocka_unit_test_teardown(no_less_than_nothing_is_in_use, nothing_is_left),
         cmocka_unit_test_teardown(within_the_floor_thin_slabs_stay, nothing_is_left),
         cmocka_unit_test_teardown(a_slab_that_was_used_again_may_be_thin_again, nothing_is_left),
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
