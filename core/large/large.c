@@ -198,19 +198,28 @@ static bool looks_dense(const void *p, size_t bytes) {
     return filled > SAMPLES / 2;
 }
 
-static enum hak_run_fit resize_run(struct hak_extent *extent, const void *p, size_t bytes,
-                                   size_t *old_bytes) {
-    enum hak_copy copy = is_run_length(bytes) ? HAK_COPY_RUN : HAK_COPY_MAPPED;
-    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, copy, old_bytes);
-    return fit == HAK_RUN_COPY && !looks_dense(p, *old_bytes)
-               ? hak_run_resize(extent, p, bytes, HAK_COPY_NONE, old_bytes)
-               : fit;
+/* The copy of a run that is better copied, or NULL. */
+static void *copy_run(const char *function, void *p, hak_word word, size_t old_bytes, size_t bytes) {
+    bool is_cold;
+    void *block = looks_dense(p, old_bytes) ? copy_to(function, p, word, old_bytes, bytes, &is_cold) : NULL;
+    if (block != NULL) {
+        hak_run_note_copied(is_cold);
+    }
+    return block;
 }
 
 static void *realloc_run(const char *function, void *p, hak_word word, size_t bytes) {
     struct hak_extent *extent = hak_word_address(word);
     size_t old_bytes = 0;
-    enum hak_run_fit fit = resize_run(extent, p, bytes, &old_bytes);
+    enum hak_copy copy = is_run_length(bytes) ? HAK_COPY_RUN : HAK_COPY_MAPPED;
+    enum hak_run_fit fit = hak_run_resize(extent, p, bytes, copy, &old_bytes);
+    void *block = fit == HAK_RUN_COPY ? copy_run(function, p, word, old_bytes, bytes) : NULL;
+    if (block != NULL) {
+        return block;
+    }
+    if (fit == HAK_RUN_COPY) {
+        fit = hak_run_resize(extent, p, bytes, HAK_COPY_NONE, &old_bytes);
+    }
     if (fit == HAK_RUN_NOT_LIVE) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
     }
@@ -218,18 +227,10 @@ static void *realloc_run(const char *function, void *p, hak_word word, size_t by
         return p;
     }
     if (fit == HAK_RUN_HELD) {
-        void *block = hak_mapped_adopt(p, old_bytes, bytes, is_run_length(bytes));
+        block = hak_mapped_adopt(p, old_bytes, bytes, copy == HAK_COPY_RUN);
         hak_run_moved(extent, p, block != NULL);
-        if (block != NULL) {
-            return block;
-        }
     }
-    bool is_cold;
-    void *block = copy_to(function, p, word, old_bytes, bytes, &is_cold);
-    if (block != NULL && fit == HAK_RUN_COPY) {
-        hak_run_note_copied(is_cold);
-    }
-    return block;
+    return block != NULL ? block : copy_block(function, p, word, old_bytes, bytes);
 }
 
 /*
@@ -241,22 +242,23 @@ static bool is_shrunk_by_copy(const void *p, size_t old_bytes, size_t bytes) {
            looks_dense(p, bytes);
 }
 
-static void *resize_mapped(void *p, hak_word word, size_t bytes, size_t *old_bytes) {
-    void *block = hak_mapped_resize(hak_word_address(word), p, bytes, true, old_bytes);
-    return block == NULL && *old_bytes != 0 && !looks_dense(p, *old_bytes)
-               ? hak_mapped_resize(hak_word_address(word), p, bytes, false, old_bytes)
-               : block;
-}
-
 static void *realloc_mapped(const char *function, void *p, hak_word word, size_t bytes) {
-    size_t old_bytes = bytes <= SHRINK_COPY_BYTES_MAX ? hak_mapped_bytes(hak_word_address(word), p) : 0;
+    struct hak_mapping *mapping = hak_word_address(word);
+    size_t old_bytes = bytes <= SHRINK_COPY_BYTES_MAX ? hak_mapped_bytes(mapping, p) : 0;
     void *block =
         is_shrunk_by_copy(p, old_bytes, bytes) ? copy_block(function, p, word, old_bytes, bytes) : NULL;
-    if (block == NULL) {
-        block = resize_mapped(p, word, bytes, &old_bytes);
+    if (block != NULL) {
+        return block;
     }
+    block = hak_mapped_resize(mapping, p, bytes, true, &old_bytes);
     if (block == NULL && old_bytes == 0) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
+    }
+    if (block == NULL && looks_dense(p, old_bytes)) {
+        block = copy_block(function, p, word, old_bytes, bytes);
+    }
+    if (block == NULL) {
+        block = hak_mapped_resize(mapping, p, bytes, false, &old_bytes);
     }
     return block != NULL ? block : copy_block(function, p, word, old_bytes, bytes);
 }
