@@ -134,10 +134,9 @@ static void *realloc_large(const char *function, void *block, hak_word word, siz
     bool is_small = bytes <= HAK_MID_MAX_BYTES;
     size_t old_bytes =
         is_small || hak_options.zero_on_free ? hak_large_usable(function, block, word) : SIZE_MAX;
-    if (is_small) { /* what is hardly shorter stays as it is: the end alone would be a hole that fits nothing
-                     */
-        return bytes >= old_bytes - old_bytes / 4 ? block
-                                                  : hak_request_move(function, block, old_bytes, bytes);
+    if (is_small) { /* one that is hardly shorter stays as it is: its end would be a hole that fits nothing */
+        bool stays = bytes <= old_bytes && bytes >= old_bytes - old_bytes / 4;
+        return stays ? block : hak_request_move(function, block, old_bytes, bytes);
     }
     if (HAK_UNLIKELY(hak_options.zero_on_free)) {
         wipe_tail(block, old_bytes, bytes);

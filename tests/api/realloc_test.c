@@ -76,6 +76,24 @@ static void a_large_block_that_is_shortened_a_little_stays(void **state) {
     free(much_shorter);
 }
 
+/* What is aligned to more than a slab's blocks can be is of a kind that is large otherwise. */
+static void a_short_block_of_a_large_kind_grows(void **state) {
+    (void)state;
+    for (size_t bytes = 1; bytes <= 20000; bytes = bytes * 3 + 1) {
+        for (size_t grown_bytes = bytes; grown_bytes <= 40000; grown_bytes += 700) {
+            char *block = memalign(64 * KIB, bytes);
+            assert_non_null(block);
+            pattern_fill(block, bytes, bytes);
+            char *grown = realloc(block, grown_bytes);
+            assert_non_null(grown);
+            assert_true(malloc_usable_size(grown) >= grown_bytes);
+            assert_true(pattern_holds(grown, bytes, bytes));
+            memset(grown, 1, grown_bytes);
+            free(grown);
+        }
+    }
+}
+
 static void contents_survive_growth_in_small_steps(void **state) {
     (void)state;
     static const size_t steps[] = {1, 16, 100, 4096, 33333, 100000};
@@ -181,6 +199,7 @@ int main(void) {
         cmocka_unit_test(a_large_block_that_is_shortened_a_little_stays), /* first: later it may get a longer
                                                                              run on loan */
         cmocka_unit_test(contents_survive_every_pair_of_sizes),
+        cmocka_unit_test(a_short_block_of_a_large_kind_grows),
         cmocka_unit_test(contents_survive_growth_in_small_steps),
         cmocka_unit_test(contents_survive_growth_to_256_mib),
         cmocka_unit_test(realloc_of_null_is_malloc),
