@@ -120,19 +120,22 @@ static void *out_of_memory(void) {
     return NULL;
 }
 
+static void *try_large(size_t bytes, bool is_zeroed) {
+    bool is_zero;
+    return is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+}
+
 static void *alloc_large(size_t bytes, bool is_zeroed) {
     if (bytes > HAK_BLOCK_BYTES_MAX) {
         return out_of_memory();
     }
     struct heap *heap = current_heap();
-    bool is_zero;
-    void *block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
-    if (HAK_LIKELY(block != NULL)) {
-        return block;
+    void *block = try_large(bytes, is_zeroed);
+    if (HAK_UNLIKELY(block == NULL)) {
+        hak_reclaim_everything(heap);
+        block = try_large(bytes, is_zeroed);
     }
-    hak_reclaim_everything(heap);
-    block = is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
-    return block != NULL ? block : out_of_memory();
+    return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
 /* In this file twice, so that the slow path has it without a call. */
@@ -342,8 +345,7 @@ HAK_NOINLINE void hak_free_no_room(void *block, hak_header *header, const char *
 
 /* The free of a block that is not in the first unit of a slab, or by a thread that cannot free it at once. */
 static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *function) {
-    hak_child_rebuild_if_pending(); /* before anything is marked CACHED: the rebuild takes it for a lost
-                                       thread's */
+    hak_child_rebuild_if_pending(); /* first: it takes what is marked CACHED for a lost thread's */
     struct heap *heap = hak_tls.heap;
     if (heap == NULL || heap->is_metered || hak_front_is_metered()) { /* everything goes the slow way */
         hak_free_slow(block, function);

@@ -131,15 +131,14 @@ static void wipe_tail(void *block, size_t old_bytes, size_t bytes) {
 static void *realloc_large(const char *function, void *block, hak_word word, size_t bytes) {
     (void)hak_heap_attach(); /* as in hak_defrag_helps(): what is cut off may go back by the hands of this
                                 thread */
-    bool is_small = bytes <= HAK_MID_MAX_BYTES;
-    size_t old_bytes =
-        is_small || hak_options.zero_on_free ? hak_large_usable(function, block, word) : SIZE_MAX;
-    if (is_small) { /* one that is hardly shorter stays as it is: its end would be a hole that fits nothing */
+    if (bytes <= HAK_MID_MAX_BYTES) {
+        size_t old_bytes = hak_large_usable(function, block, word);
+        /* One that is hardly shorter stays as it is: its end would be a hole that fits nothing. */
         bool stays = bytes <= old_bytes && bytes >= old_bytes - old_bytes / 4;
         return stays ? block : hak_request_move(function, block, old_bytes, bytes);
     }
     if (HAK_UNLIKELY(hak_options.zero_on_free)) {
-        wipe_tail(block, old_bytes, bytes);
+        wipe_tail(block, hak_large_usable(function, block, word), bytes);
     }
     void *moved = hak_large_realloc(function, block, word, bytes);
     if (moved == NULL) {

@@ -250,15 +250,16 @@ static void *realloc_mapped(const char *function, void *p, hak_word word, size_t
     if (block != NULL) {
         return block;
     }
-    block = hak_mapped_resize(mapping, p, bytes, true, &old_bytes);
+    bool is_copy_better = false;
+    block = hak_mapped_resize(mapping, p, bytes, &is_copy_better, &old_bytes);
     if (block == NULL && old_bytes == 0) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
     }
-    if (block == NULL && looks_dense(p, old_bytes)) {
+    if (is_copy_better && looks_dense(p, old_bytes)) {
         block = copy_block(function, p, word, old_bytes, bytes);
     }
-    if (block == NULL) {
-        block = hak_mapped_resize(mapping, p, bytes, false, &old_bytes);
+    if (is_copy_better && block == NULL) {
+        block = hak_mapped_resize(mapping, p, bytes, NULL, &old_bytes);
     }
     return block != NULL ? block : copy_block(function, p, word, old_bytes, bytes);
 }

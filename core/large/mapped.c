@@ -180,7 +180,7 @@ static void *move_live(struct hak_mapping *mapping, void *p, size_t old_bytes, s
     return target;
 }
 
-void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool may_copy,
+void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool *is_copy_better,
                         size_t *old_bytes) {
     size_t need_bytes = hak_mapping_round(bytes);
     uint64_t now_ms = hak_os_now_ms();
@@ -197,10 +197,11 @@ void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool
     }
     bool has_room = need_bytes == *old_bytes || hak_mapping_absorb(mapping, need_bytes);
     bool is_last = mapping->after == NULL;
-    bool is_copied = may_copy && !has_room && hak_mapping_may_copy(*old_bytes, need_bytes) &&
+    bool is_copied = is_copy_better != NULL && !has_room && hak_mapping_may_copy(*old_bytes, need_bytes) &&
                      hak_mapping_has_warm(need_bytes);
     hak_lock_release(&hak_large_lock);
     if (is_copied) {
+        *is_copy_better = true;
         return NULL;
     }
     if (has_room || (is_last && extend_in_place(mapping, p, *old_bytes, need_bytes))) {

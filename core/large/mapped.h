@@ -24,11 +24,12 @@ size_t hak_mapped_bytes(struct hak_mapping *mapping, const void *p);
 
 /*
  * Makes the live block that starts exactly at `p` long enough for `bytes`, or shorter, moving pages if need
- * be, and returns its address; NULL when that cannot be done, or may_copy and a copy is better, unless little
- * of the block holds anything; with the block as it was and its length in *old_bytes (0: no live block starts
- * at p).
+ * be, and returns its address; NULL when that cannot be done, with the block as it was and its length in
+ * *old_bytes (0: no live block starts at p). is_copy_better: NULL, or set to whether that is why, unless
+ * little of the block holds anything.
  */
-void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool may_copy, size_t *old_bytes);
+void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool *is_copy_better,
+                        size_t *old_bytes);
 
 /*
  * Moves `old_bytes` bytes of pages from `p`, part of a mapping that stays (its range then reads as zeros),

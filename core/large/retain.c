@@ -36,7 +36,6 @@ HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
     .release_bytes_max = 16 * MIB,
     .kept_count_max = 64,
     .move_min_bytes = (size_t)128 * 1024,
-    .run_moves_left = 8,
     .cut_bytes_max = (size_t)64 * 1024 * MIB,
     .seams_count_max = 8192,
     .moved_count_max = 16384,

@@ -11,12 +11,11 @@
 #include "os/os.h"
 #include <string.h>
 
-/* So many copies into memory without pages, more than into such that has them, and so many of the next move.
- */
-#define COLD_COPIES_MAX  16u
-#define MOVES_AFTER_COLD 64u
+#define MOVES_FIRST      8u  /* of a process */
+#define COLD_COPIES_MAX  16u /* then the next runs */
+#define MOVES_AFTER_COLD 64u /* move */
 
-static unsigned cold_copies; /* under hak_large_lock */
+struct hak_run_growth hak_run_growth = {.moves_left = MOVES_FIRST};
 
 static unsigned pages_of(size_t bytes) {
     return (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
@@ -154,10 +153,22 @@ size_t hak_run_bytes(const struct hak_extent *extent, const void *p) {
  * grow by little to another run, over and over: into a mapping that has room behind it.
  */
 static bool is_to_be_copied(size_t bytes, size_t old_bytes, enum hak_copy copy) {
-    if (copy == HAK_COPY_NONE || hak_large_policy.run_moves_left != 0) {
+    if (copy == HAK_COPY_NONE || hak_run_growth.moves_left != 0) {
         return false;
     }
     return copy == HAK_COPY_RUN ? hak_mapping_may_copy(old_bytes, bytes) : hak_mapping_has_warm(bytes);
+}
+
+void hak_run_note_copied(bool is_cold) {
+    struct hak_run_growth *growth = &hak_run_growth;
+    hak_lock_acquire(&hak_large_lock);
+    growth->cold_copies += is_cold ? 1u : 0u;
+    growth->cold_copies -= !is_cold && growth->cold_copies != 0 ? 1u : 0u;
+    if (growth->cold_copies == COLD_COPIES_MAX) {
+        growth->cold_copies /= 2;
+        growth->moves_left = MOVES_AFTER_COLD;
+    }
+    hak_lock_release(&hak_large_lock);
 }
 
 /* Lock held. In place, over the free run behind it. */
@@ -185,7 +196,7 @@ static enum hak_run_fit grow_or_hold(struct hak_extent *extent, unsigned page, s
     if (is_to_be_copied(bytes, old_bytes, copy)) {
         return HAK_RUN_COPY;
     }
-    hak_large_policy.run_moves_left -= hak_large_policy.run_moves_left != 0;
+    hak_run_growth.moves_left -= hak_run_growth.moves_left != 0;
     hak_extent_live_to_held(extent, page);
     return HAK_RUN_HELD;
 }
@@ -195,17 +206,6 @@ static bool fits_as_it_is(const struct hak_extent *extent, const void *p, size_t
     size_t whole_bytes = hak_os_page_round(bytes);
     bool is_on_loan = (hak_extent_handed(extent, p) & HAK_HANDED_ON_LOAN) != 0;
     return is_on_loan ? hak_parked_may_lend(whole_bytes, old_bytes) : whole_bytes == old_bytes;
-}
-
-void hak_run_note_copied(bool is_cold) {
-    hak_lock_acquire(&hak_large_lock);
-    cold_copies += is_cold ? 1u : 0u;
-    cold_copies -= !is_cold && cold_copies != 0 ? 1u : 0u;
-    if (cold_copies == COLD_COPIES_MAX) {
-        cold_copies /= 2;
-        hak_large_policy.run_moves_left = MOVES_AFTER_COLD;
-    }
-    hak_lock_release(&hak_large_lock);
 }
 
 enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t bytes, enum hak_copy copy,

@@ -37,6 +37,13 @@ enum hak_run_fit {
     HAK_RUN_COPY,     /* no room, and better copied, unless little of it holds anything */
 };
 
+/* Under hak_large_lock. */
+struct hak_run_growth {
+    unsigned moves_left;  /* before runs that grow are copied where that is better */
+    unsigned cold_copies; /* to memory without pages, more than to such that has them */
+};
+extern struct hak_run_growth hak_run_growth;
+
 /* What a copy would be, if there may be one where the pages could move. */
 enum hak_copy { HAK_COPY_NONE, HAK_COPY_RUN, HAK_COPY_MAPPED };
 

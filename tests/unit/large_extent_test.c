@@ -268,8 +268,8 @@ static void a_run_without_room_moves_with_its_contents(void **state) {
 
 static void growing_from_128_kib_on_moves_pages_and_faults_none(void **state) {
     (void)state;
-    struct hak_large_policy policy = hak_large_policy;
-    hak_large_policy.run_moves_left = 3;
+    struct hak_run_growth growth = hak_run_growth;
+    hak_run_growth.moves_left = 3;
     for (size_t bytes = 128 * KIB; bytes < MIB; bytes *= 2) {
         char *p = must_alloc(bytes);
         char *wall = must_alloc(page());
@@ -293,8 +293,8 @@ static void growing_from_128_kib_on_moves_pages_and_faults_none(void **state) {
         release(moved);
         release(wall);
     }
-    assert_int_equal(hak_large_policy.run_moves_left, 0);
-    hak_large_policy = policy;
+    assert_int_equal(hak_run_growth.moves_left, 0);
+    hak_run_growth = growth;
 }
 
 /* A run that cannot grow where it is, after resize() to `bytes`; what kind of block it is then. */
@@ -315,8 +315,8 @@ static enum hak_unit_kind grown_kind(size_t old_bytes, size_t bytes) {
 /* Imitates logs and messages that are put together by appending, one after the other. */
 static void runs_that_grow_again_and_again_are_copied(void **state) {
     (void)state;
-    struct hak_large_policy policy = hak_large_policy;
-    hak_large_policy.run_moves_left = 2;
+    struct hak_run_growth growth = hak_run_growth;
+    hak_run_growth.moves_left = 2;
     assert_int_equal(grown_kind(128 * KIB, 192 * KIB), HAK_KIND_MAPPED);
     assert_int_equal(grown_kind(192 * KIB, 288 * KIB), HAK_KIND_MAPPED);
     assert_int_equal(grown_kind(288 * KIB, 432 * KIB), HAK_KIND_EXTENT);
@@ -327,7 +327,7 @@ static void runs_that_grow_again_and_again_are_copied(void **state) {
     /* Nothing is copied over and over for a few bytes each time, and nothing long. */
     assert_int_equal(grown_kind(512 * KIB, 512 * KIB + page()), HAK_KIND_MAPPED);
     assert_int_equal(grown_kind(800 * KIB, 1200 * KIB), HAK_KIND_MAPPED);
-    hak_large_policy = policy;
+    hak_run_growth = growth;
     check_all_freed();
 }
 

@@ -6,16 +6,19 @@
 
 /* Policy and state as at the start, but for what a test sets; put back by its end. */
 static struct hak_large_policy policy_before;
+static struct hak_run_growth growth_before;
 
 static void begin(size_t floor_bytes) {
     policy_before = hak_large_policy;
+    growth_before = hak_run_growth;
     hak_large_policy.floor_bytes = floor_bytes;
     hak_large_policy.floor_live_shift = 63;
-    hak_large_policy.run_moves_left = 0;
+    hak_run_growth = (struct hak_run_growth){.moves_left = 0};
 }
 
 static void end(void) {
     hak_large_policy = policy_before;
+    hak_run_growth = growth_before;
     check_all_freed();
 }
 
@@ -41,29 +44,29 @@ static void grow_by_half(size_t bytes) {
     check_sound();
 }
 
+/* Page faults of one array more, after so many. */
+static long faults_after(unsigned times, void (*grow)(size_t bytes), size_t bytes) {
+    long faults = 0;
+    for (unsigned i = 0; i <= times; i++) {
+        faults = page_faults();
+        grow(bytes);
+    }
+    return page_faults() - faults;
+}
+
 /* Above the floor each time, and wanted again at once: by growth, not by a request. */
 static void arrays_that_grow_in_place_raise_the_floor(void **state) {
     (void)state;
     begin(64 * KIB);
-    for (unsigned i = 0; i < 4; i++) {
-        grow_by_half(1000 * KIB);
-    }
+    assert_in_range(faults_after(4, grow_by_half, 1000 * KIB), 0, 16); /* of 250 pages */
     assert_in_range(hak_retain.raised_bytes, 800 * KIB, 2 * MIB);
-    long faults = page_faults();
-    grow_by_half(1000 * KIB);
-    assert_in_range(page_faults() - faults, 0, 16); /* of 250 pages */
     end();
 }
 
 static void arrays_that_grow_beyond_runs_reuse_what_they_had(void **state) {
     (void)state;
     begin(64 * KIB);
-    for (unsigned i = 0; i < 12; i++) {
-        grow_by_half(6 * MIB);
-    }
-    long faults = page_faults();
-    grow_by_half(6 * MIB);
-    assert_in_range(page_faults() - faults, 0, 500); /* of 1536 pages */
+    assert_in_range(faults_after(12, grow_by_half, 6 * MIB), 0, 500); /* of 1536 pages */
     assert_in_range(hak_retain.dirty_bytes, 0, 20 * MIB);
     end();
 }
@@ -81,12 +84,7 @@ static void append_up_to(size_t bytes) {
 static void so_do_those_that_grow_by_little(void **state) {
     (void)state;
     begin(64 * KIB);
-    for (unsigned i = 0; i < 8; i++) {
-        append_up_to(2200 * KIB);
-    }
-    long faults = page_faults();
-    append_up_to(2200 * KIB);
-    assert_in_range(page_faults() - faults, 0, 200); /* of 550 pages */
+    assert_in_range(faults_after(8, append_up_to, 2200 * KIB), 0, 200); /* of 550 pages */
     assert_in_range(hak_retain.dirty_bytes, 0, 8 * MIB);
     end();
 }
@@ -190,7 +188,7 @@ static void copies_that_find_no_pages_are_given_up(void **state) {
         copies += hak_word_kind(word_of(arrays[i])) == HAK_KIND_EXTENT;
     }
     assert_in_range(copies, 4, ARRAYS - 10);
-    assert_in_range(hak_large_policy.run_moves_left, 1, 64);
+    assert_in_range(hak_run_growth.moves_left, 1, 64);
     for (unsigned i = 0; i < ARRAYS; i++) {
         release(arrays[i]);
         release(walls[i]);

@@ -12,6 +12,7 @@
 #endif
 #include "base/atomic.h"
 #include "large/large.h"
+#include "large/run.h"
 #include "os/os.h"
 #include "support/child.h"
 #include "support/pattern.h"
