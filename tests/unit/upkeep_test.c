@@ -15,7 +15,7 @@
 #include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
-#include "slab/superslab.h"
+#include "slab/superslab_pool.h"
 #include "support/blocks.h"
 #include "support/child.h"
 #include "support/clock.h"
@@ -35,6 +35,9 @@
 #define BLOCK_BYTES  800u /* 24 MB: far more than caches hold */
 #define LARGE        16u
 #define LARGE_BYTES  (MIB * 3 / 2)
+#define LIVE         24000u
+#define LIVE_BYTES   4000u /* 96 MB */
+#define SHARE_BLOCKS 11000u
 #define SLOW_STEP_MS 100u
 #define STEPS        80u /* 8 seconds */
 #define CALLS_MAX    16u /* of one operation */
@@ -85,6 +88,13 @@ static unsigned work_in_cache(unsigned pairs) {
     return most_calls;
 }
 
+static void work_for_seconds(void) {
+    for (unsigned step = 0; step < STEPS; step++, clock_ms += SLOW_STEP_MS) {
+        (void)work_in_cache(HAK_UPKEEP_ALLOCATIONS / 16);
+    }
+    (void)work_in_cache(SETTLE);
+}
+
 static uint64_t misses(void) {
     struct front_counts counts;
     hak_heap_sum_counters(hak_class_of(HOT_BYTES), &counts);
@@ -97,12 +107,16 @@ static void *raise_floors(void *unused) {
     return unused;
 }
 
-/* Another thread's cycles; it is gone, so nobody takes a slow path any more. */
-static void let_another_raise_floors(void) {
+/* It is gone then, so nobody takes a slow path any more. */
+static void in_another_thread(void *(*work)(void *)) {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, raise_floors, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, work, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     (void)work_in_cache(WARM_UP); /* the class is hot */
+}
+
+static void let_another_raise_floors(void) {
+    in_another_thread(raise_floors);
     CHECK(hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0);
     CHECK(hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0);
     CHECK(dirty_slab_bytes() > 10 * MIB);
@@ -136,6 +150,42 @@ static int what_was_raised_falls_while_sampling(void) {
     }
     CHECK(dirty_slab_bytes() <= 2 * MIB);
     CHECK(hak_retain.dirty_bytes <= 3 * MIB); /* halved each second */
+    return 0;
+}
+
+static void *raise_by_share(void *unused) {
+    static void *live[LIVE];
+    blocks_take(live, LIVE, LIVE_BYTES);
+    cycle(SHARE_BLOCKS, BLOCK_BYTES);
+    return unused;
+}
+
+/* So much is live that what cycles prove stays beside HAKMEM_RETAIN_MB: an eighth of it. */
+static int what_was_raised_by_a_share_falls(void) {
+    work_for_seconds(); /* this thread's caches have nothing more to return, or that would let the floor fall
+                         */
+    in_another_thread(raise_by_share);
+    CHECK(hak_superslab_pool.retention.raised_bytes != 0);
+    CHECK(hak_retention_raised_bytes(HAK_RETAINER_SLABS) == 0);
+    CHECK(dirty_slab_bytes() > 6 * MIB);
+    work_for_seconds();
+    print_message("%zu KiB of slabs stay\n", dirty_slab_bytes() / KIB);
+    CHECK(dirty_slab_bytes() <= 4 * MIB); /* a 64th of what is live, and a MiB */
+    return 0;
+}
+
+/* Others have all of HAKMEM_RETAIN_MB: what a level of large blocks raises their floor by is beyond it. */
+static int what_was_raised_beyond_the_option_falls(void) {
+    static void *live[LARGE];
+    hak_retention_note_raised(HAK_RETAINER_CACHES, (size_t)hak_options.retain_mb * MIB);
+    blocks_take(live, LARGE, 2 * LARGE_BYTES);
+    cycle(LARGE, LARGE_BYTES);
+    (void)work_in_cache(WARM_UP);
+    CHECK(hak_retain.raised_bytes == 0 && hak_retain.beyond_bytes != 0);
+    CHECK(hak_retain.dirty_bytes > 15 * MIB);
+    work_for_seconds();
+    print_message("%zu KiB of large blocks stay\n", hak_retain.dirty_bytes / KIB);
+    CHECK(hak_retain.dirty_bytes <= 9 * MIB); /* an eighth of what is live, and a MiB */
     return 0;
 }
 
@@ -238,6 +288,12 @@ static void floors_fall_though_caches_serve_everything(void **state) {
     assert_part_succeeds("falls", "HAKMEM_BACKGROUND=0");
 }
 
+static void they_do_where_what_they_rose_by_is_beside_the_option(void **state) {
+    (void)state;
+    assert_part_succeeds("share", "HAKMEM_BACKGROUND=0");
+    assert_part_succeeds("beyond", "HAKMEM_BACKGROUND=0");
+}
+
 static void they_do_in_a_process_that_samples(void **state) {
     (void)state;
     assert_part_succeeds("sampling", "HAKMEM_GUARD_SAMPLE=1000");
@@ -247,11 +303,18 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "falls") == 0) {
         return what_was_raised_falls();
     }
+    if (argc == 2 && strcmp(argv[1], "share") == 0) {
+        return what_was_raised_by_a_share_falls();
+    }
+    if (argc == 2 && strcmp(argv[1], "beyond") == 0) {
+        return what_was_raised_beyond_the_option_falls();
+    }
     if (argc == 2 && strcmp(argv[1], "sampling") == 0) {
         return what_was_raised_falls_while_sampling();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_fall_though_caches_serve_everything),
+        cmocka_unit_test(they_do_where_what_they_rose_by_is_beside_the_option),
         cmocka_unit_test(they_do_in_a_process_that_samples),
         cmocka_unit_test(what_a_thread_does_not_use_any_more_leaves_its_caches),
         cmocka_unit_test(what_a_class_in_use_does_not_need_goes_back),
