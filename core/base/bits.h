@@ -28,6 +28,10 @@ HAK_INLINE size_t hak_smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+HAK_INLINE size_t hak_larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 HAK_INLINE unsigned hak_ctz32(uint32_t x) {
     return (unsigned)__builtin_ctz(x);
 }

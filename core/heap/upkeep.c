@@ -67,7 +67,7 @@ static bool look_after_ragged(struct heap *heap) {
 
 /* Whether proved cycles had raised the floor of large blocks, and what is above it now went back. */
 static bool lower_large_floor(void) {
-    return hak_retention_raised_bytes(HAK_RETAINER_LARGE) != 0 && hak_release_age(0);
+    return hak_retention_is_raised(HAK_RETAINER_LARGE) && hak_release_age(0);
 }
 
 /*
@@ -75,7 +75,7 @@ static bool lower_large_floor(void) {
  * already. At most one step's calls, and none by the refill that may follow.
  */
 static void give_back(struct heap *heap) {
-    if (hak_retention_raised_bytes(HAK_RETAINER_SLABS) != 0) {
+    if (hak_retention_is_raised(HAK_RETAINER_SLABS)) {
         hak_purge_age();
     }
     heap->has_given_back = (hak_purge_is_owed() && hak_purge_step()) || lower_large_floor() ||

@@ -44,14 +44,11 @@ HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
 
 struct hak_retain hak_retain;
 
-static void set_raised(size_t bytes) {
+static void set_raised(size_t bytes, size_t beyond_bytes) {
     hak_retain.raised_bytes = bytes;
+    hak_retain.beyond_bytes = beyond_bytes;
     hak_retention_note_raised(HAK_RETAINER_LARGE, bytes);
-}
-
-static void forget_raised(void) {
-    hak_retain.beyond_bytes = 0;
-    set_raised(0);
+    hak_retention_note_beside(HAK_RETAINER_LARGE, beyond_bytes);
 }
 
 static size_t base_floor_bytes(void) {
@@ -75,9 +72,8 @@ static void lower_by_idle(size_t idle_bytes) {
     /* Rounded up, so that the floor reaches its base. */
     size_t fall_bytes = (idle_bytes - base_bytes + 1) / 2;
     size_t beyond_fall_bytes = hak_smaller(fall_bytes, hak_retain.beyond_bytes);
-    hak_retain.beyond_bytes -= beyond_fall_bytes;
-    set_raised(hak_retain.raised_bytes -
-               hak_smaller(fall_bytes - beyond_fall_bytes, hak_retain.raised_bytes));
+    size_t raised_fall_bytes = hak_smaller(fall_bytes - beyond_fall_bytes, hak_retain.raised_bytes);
+    set_raised(hak_retain.raised_bytes - raised_fall_bytes, hak_retain.beyond_bytes - beyond_fall_bytes);
 }
 
 void hak_retain_touch(uint64_t now_ms) {
@@ -88,7 +84,7 @@ void hak_retain_touch(uint64_t now_ms) {
     uint64_t step_ms = hak_large_policy.proof_ms;
     uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
     if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
-        forget_raised();
+        set_raised(0, 0);
     } else if (quiet_ms >= step_ms) {
         lower_by_idle(hak_retain.dirty_bytes);
     } else if (now_ms - hak_retain.min_since_ms >= step_ms) {
@@ -162,12 +158,8 @@ void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms
 static void raise_floor(size_t bytes) {
     size_t within_bytes = hak_smaller(bytes, hak_retention_raise_max(HAK_RETAINER_LARGE));
     size_t beyond_bytes = hak_smaller(bytes - within_bytes, beyond_max_bytes());
-    if (within_bytes > hak_retain.raised_bytes) {
-        set_raised(within_bytes);
-    }
-    if (beyond_bytes > hak_retain.beyond_bytes) {
-        hak_retain.beyond_bytes = beyond_bytes;
-    }
+    set_raised(hak_larger(within_bytes, hak_retain.raised_bytes),
+               hak_larger(beyond_bytes, hak_retain.beyond_bytes));
 }
 
 /* What had to stay for none of it to be fetched: what there was at once, or, where it went bit by bit, more.
@@ -211,7 +203,7 @@ void hak_retain_set_floor(size_t bytes) {
     hak_large_policy.floor_bytes = bytes;
     hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
     hak_large_policy.proof_count = PROOFS_NEVER;
-    forget_raised();
+    set_raised(0, 0);
     /* relaxed: runs that are parked meanwhile stay until memory is next given back */
     hak_atomic_store_relaxed(&hak_large_policy.parked_bytes_max,
                              bytes < FLOOR_BYTES ? 0 : HAK_PARKED_BYTES_MAX);

@@ -18,10 +18,15 @@
 #define LAPSED_WINDOWS_MAX 32u                 /* after that many halvings nothing is left */
 
 static _Atomic size_t raised_bytes_of[HAK_RETAINERS];
+static _Atomic size_t beside_bytes_of[HAK_RETAINERS];
 
 void hak_retention_note_raised(enum hak_retainer who, size_t bytes) {
     hak_atomic_store_relaxed(&raised_bytes_of[who],
                              bytes); /* relaxed: one number, the other side bounds itself by it */
+}
+
+void hak_retention_note_beside(enum hak_retainer who, size_t bytes) {
+    hak_atomic_store_relaxed(&beside_bytes_of[who], bytes); /* relaxed: as above */
 }
 
 void hak_retention_note_wider(ptrdiff_t bytes) {
@@ -33,6 +38,11 @@ size_t hak_retention_raised_bytes(enum hak_retainer who) {
     return hak_atomic_load_relaxed(&raised_bytes_of[who]); /* relaxed: as above */
 }
 
+bool hak_retention_is_raised(enum hak_retainer who) {
+    /* relaxed: a hint */
+    return hak_retention_raised_bytes(who) != 0 || hak_atomic_load_relaxed(&beside_bytes_of[who]) != 0;
+}
+
 size_t hak_retention_raise_max(enum hak_retainer who) {
     size_t left_bytes = (size_t)hak_options.retain_mb << 20;
     for (unsigned other = 0; other < HAK_RETAINERS; other++) {
@@ -42,8 +52,10 @@ size_t hak_retention_raise_max(enum hak_retainer who) {
 }
 
 static void set_raised(struct retention *r, size_t bytes) {
+    size_t beside_bytes = hak_smaller(bytes, r->share_bytes);
     r->raised_bytes = bytes;
-    hak_retention_note_raised(HAK_RETAINER_SLABS, bytes - hak_smaller(bytes, r->share_bytes));
+    hak_retention_note_raised(HAK_RETAINER_SLABS, bytes - beside_bytes);
+    hak_retention_note_beside(HAK_RETAINER_SLABS, beside_bytes);
 }
 
 /* What there can be in use and free at once, by the use that there was lately. */

@@ -76,11 +76,17 @@ enum hak_retainer { HAK_RETAINER_SLABS, HAK_RETAINER_LARGE, HAK_RETAINER_CACHES,
  */
 void hak_retention_note_raised(enum hak_retainer who, size_t bytes);
 
+/* The same, of what it has risen by beside HAKMEM_RETAIN_MB. */
+void hak_retention_note_beside(enum hak_retainer who, size_t bytes);
+
 /* The caches of a thread are wider by so many bytes than before, or by so many less. Any thread. */
 void hak_retention_note_wider(ptrdiff_t bytes);
 
-/* By how much it is. Any thread. */
+/* By how much of HAKMEM_RETAIN_MB it is. Any thread. */
 size_t hak_retention_raised_bytes(enum hak_retainer who);
+
+/* Whether it is at all, so that time may let it fall. Any thread. */
+bool hak_retention_is_raised(enum hak_retainer who);
 
 /* By how much that floor, or all caches, may be raised at most, now. Any thread. */
 size_t hak_retention_raise_max(enum hak_retainer who);
