@@ -189,6 +189,28 @@ static int what_was_raised_beyond_the_option_falls(void) {
     return 0;
 }
 
+static void *leave_much_free(void *unused) {
+    blocks_take(blocks, BLOCKS, BLOCK_BYTES);
+    blocks_free(blocks, BLOCKS);
+    blocks_take(blocks, LARGE, LARGE_BYTES);
+    blocks_free(blocks, LARGE);
+    return unused;
+}
+
+/* HAKMEM_PURGE_MS: what waited that long goes, though nobody frees any more. */
+static int what_has_waited_goes(void) {
+    work_for_seconds();
+    in_another_thread(leave_much_free);
+    CHECK(!hak_retention_is_raised(HAK_RETAINER_SLABS) && !hak_retention_is_raised(HAK_RETAINER_LARGE));
+    CHECK(dirty_slab_bytes() > 20 * MIB && hak_retain.dirty_bytes > 20 * MIB);
+    work_for_seconds();
+    print_message("%zu KiB of slabs and %zu KiB of large blocks stay\n", dirty_slab_bytes() / KIB,
+                  hak_retain.dirty_bytes / KIB);
+    CHECK(dirty_slab_bytes() <= 2 * MIB);
+    CHECK(hak_retain.dirty_bytes <= 2 * MIB);
+    return 0;
+}
+
 #define UPKEEP_ROUND (2 * HAK_UPKEEP_ALLOCATIONS) /* pairs, in which there is upkeep once at least */
 #define CACHED       20u                          /* blocks of each class */
 #define LOOK_MS      500u
@@ -294,6 +316,11 @@ static void they_do_where_what_they_rose_by_is_beside_the_option(void **state) {
     assert_part_succeeds("beyond", "HAKMEM_BACKGROUND=0");
 }
 
+static void what_waits_for_a_time_goes_then(void **state) {
+    (void)state;
+    assert_part_succeeds("waited", "HAKMEM_PURGE_MS=1000");
+}
+
 static void they_do_in_a_process_that_samples(void **state) {
     (void)state;
     assert_part_succeeds("sampling", "HAKMEM_GUARD_SAMPLE=1000");
@@ -309,12 +336,16 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "beyond") == 0) {
         return what_was_raised_beyond_the_option_falls();
     }
+    if (argc == 2 && strcmp(argv[1], "waited") == 0) {
+        return what_has_waited_goes();
+    }
     if (argc == 2 && strcmp(argv[1], "sampling") == 0) {
         return what_was_raised_falls_while_sampling();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_fall_though_caches_serve_everything),
         cmocka_unit_test(they_do_where_what_they_rose_by_is_beside_the_option),
+        cmocka_unit_test(what_waits_for_a_time_goes_then),
         cmocka_unit_test(they_do_in_a_process_that_samples),
         cmocka_unit_test(what_a_thread_does_not_use_any_more_leaves_its_caches),
         cmocka_unit_test(what_a_class_in_use_does_not_need_goes_back),
