@@ -65,9 +65,15 @@ static bool look_after_ragged(struct heap *heap) {
     return is_time;
 }
 
-/* Whether proved cycles had raised the floor of large blocks, and what is above it now went back. */
-static bool lower_large_floor(void) {
-    return hak_retention_is_raised(HAK_RETAINER_LARGE) && hak_release_age(0);
+/* Whether time alone may make something be too much: proved cycles have raised the floor, or it was to wait.
+ */
+static bool ages(enum hak_retainer who) {
+    return hak_retention_is_raised(who) || hak_options.purge_ms != 0;
+}
+
+/* Whether something of large blocks went back for that. */
+static bool age_large(void) {
+    return ages(HAK_RETAINER_LARGE) && hak_release_age(0);
 }
 
 /*
@@ -75,10 +81,10 @@ static bool lower_large_floor(void) {
  * already. At most one step's calls, and none by the refill that may follow.
  */
 static void give_back(struct heap *heap) {
-    if (hak_retention_is_raised(HAK_RETAINER_SLABS)) {
+    if (ages(HAK_RETAINER_SLABS)) {
         hak_purge_age();
     }
-    heap->has_given_back = (hak_purge_is_owed() && hak_purge_step()) || lower_large_floor() ||
+    heap->has_given_back = (hak_purge_is_owed() && hak_purge_step()) || age_large() ||
                            (hak_ragged_is_waiting() && look_after_ragged(heap));
 }
 
