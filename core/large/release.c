@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 #include "base/hint.h"
 #include "large/extent.h"
+#include "large/large.h"
 #include "large/mapping.h"
 #include "large/parked.h"
 #include "large/retain.h"
@@ -279,7 +280,7 @@ static void forget_refusals(void) {
     }
 }
 
-size_t hak_release_all(size_t keep_bytes) {
+size_t hak_large_trim(size_t keep_bytes) {
     struct trim trim = {.keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max};
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();

@@ -1,5 +1,6 @@
 /*
- * release.h - gives free large memory back to the system: above the floor after each free, or all of it.
+ * release.h - gives free large memory back to the system: above the floor after each free, or all of it
+ * (hak_large_trim() in large.h).
  *
  * Makes its system calls without the lock: the memory in question is held (runs) or in transit (mappings)
  * meanwhile, so nobody hands it out. Called by whoever freed, with no lock held.
@@ -29,11 +30,5 @@ HAK_COLD bool hak_release_age(size_t own_bytes);
 
 /* Whether memory above the floor waits to go back. Relaxed: a hint. */
 extern _Atomic bool hak_release_has_debt;
-
-/*
- * Gives all free memory back until at most keep_bytes of dirty memory are left; with 0 also what is free and
- * clean, and empty extents to the SuperSlab pool. Slow. Returns the bytes given back.
- */
-size_t hak_release_all(size_t keep_bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * report.c - the part of large.h that looks at everything: find, walk, count, trim, verify, fork.
+ * report.c - the part of large.h that looks at everything: find, walk, count, verify, fork.
  */
 #include "base/bits.h"
 #include "large/extent.h"
@@ -89,7 +89,7 @@ void hak_large_visit_mapped(hak_range_visitor visitor, void *context) {
     }
 }
 
-/* ---- counts, trim ---- */
+/* ---- counts, debt ---- */
 
 /* What of the live runs is parked; one that moved meanwhile may have been counted twice. Lock held. */
 static struct hak_parked_sums count_parked(void) {
@@ -123,10 +123,6 @@ void hak_large_pay_debt(void) {
     if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_release_has_debt))) { /* relaxed: a hint */
         hak_release_excess(0, hak_os_now_ms());
     }
-}
-
-size_t hak_large_trim(size_t keep_bytes) {
-    return hak_release_all(keep_bytes);
 }
 
 /* ---- verify ---- */

@@ -246,7 +246,7 @@ void hak_purge_settle(void) {
     }
 }
 
-size_t hak_purge_down_to(size_t keep_bytes) {
+size_t hak_superslab_trim(size_t keep_bytes) {
     struct purge purge = {0};
     unsigned failures_in_row = 0;
     /* No more calls than there was to do at the start: others may free as fast as this purges. */

@@ -48,10 +48,6 @@ HAK_COLD void hak_purge_settle(void);
 /* Lets the floor fall with time; what is beyond it then is owed. Slow: no lock held. */
 HAK_COLD void hak_purge_age(void);
 
-/* Gives back at once, without those limits, down to `keep_bytes` of dirty memory. Returns the bytes given
- * back. */
-size_t hak_purge_down_to(size_t keep_bytes);
-
 /* The floor is `bytes` of dirty free units from now on, in place of the one that adapts itself. */
 void hak_purge_set_floor(size_t bytes);
 

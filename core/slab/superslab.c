@@ -315,10 +315,6 @@ struct hak_superslab_counts hak_superslab_count(void) {
     return counts;
 }
 
-size_t hak_superslab_trim(size_t keep_bytes) {
-    return hak_purge_down_to(keep_bytes);
-}
-
 void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context) {
     struct superslab *s;
     for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {

@@ -125,8 +125,8 @@ struct hak_superslab_counts {
 HAK_COLD struct hak_superslab_counts hak_superslab_count(void);
 
 /*
- * Gives dirty free units back until at most `keep_bytes` of them stay, whole empty SuperSlabs first (those
- * are unmapped). Returns the bytes given back. Slow: no lock held.
+ * Gives dirty memory back at once, without the limits of purge.h, until at most `keep_bytes` of it stay,
+ * whole empty SuperSlabs first (those are unmapped). Returns the bytes given back. Slow: no lock held.
  */
 HAK_COLD size_t hak_superslab_trim(size_t keep_bytes);
 

@@ -14,6 +14,7 @@
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
+#include "slab/superslab.h"
 #include "support/blocks.h"
 #include "support/classes.h"
 #include "support/target.h"
@@ -264,7 +265,7 @@ static unsigned prefills_of(unsigned class_idx, unsigned slabs) {
 
 static void a_class_that_keeps_missing_fetches_slabs_ahead(void **state) {
     (void)state;
-    (void)hak_purge_down_to(0);
+    (void)hak_superslab_trim(0);
     assert_int_equal(prefills_of(CLASS_OF_5120, 4), 3);  /* with the fourth */
     assert_int_equal(prefills_of(CLASS_OF_6144, 4), 0);  /* the first one's units are dirty */
     assert_int_equal(prefills_of(CLASS_OF_16384, 4), 0); /* of two units: they are not easily had */
