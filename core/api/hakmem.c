@@ -5,9 +5,9 @@
 #include "base/bits.h"
 #include "heap/defrag.h"
 #include "heap/front.h"
+#include "heap/reclaim.h"
 #include "heap/requests.h"
 #include "process/stats.h"
-#include "process/trim.h"
 #include "process/verify.h"
 #include "process/walk.h"
 #include <errno.h>
@@ -57,7 +57,7 @@ HAK_API HAK_COLD bool hak_defrag_hint(const void *block) {
 }
 
 HAK_API HAK_COLD bool hak_trim(size_t keep_bytes) {
-    return hak_process_trim(keep_bytes) != 0;
+    return hak_reclaim_pages(keep_bytes) != 0;
 }
 
 HAK_API HAK_COLD int hak_stats_get(struct hak_stats *stats) {

@@ -9,9 +9,9 @@
 #include "api/gates.h"
 #include "base/bits.h"
 #include "heap/front.h"
+#include "heap/reclaim.h"
 #include "heap/requests.h"
 #include "os/os.h"
-#include "process/trim.h"
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -107,7 +107,7 @@ HAK_API size_t malloc_usable_size(void *block) {
 }
 
 HAK_API HAK_COLD int malloc_trim(size_t keep_bytes) {
-    return hak_process_trim(keep_bytes) != 0;
+    return hak_reclaim_pages(keep_bytes) != 0;
 }
 
 HAK_API void cfree(void *block);

@@ -3,6 +3,7 @@
  */
 #include "heap/reclaim.h"
 #include "heap/checked.h"
+#include "heap/child.h"
 #include "heap/front.h"
 #include "large/large.h"
 #include "slab/orphans.h"
@@ -74,6 +75,7 @@ void hak_reclaim_blocks(struct heap *heap) {
     (void)reclaim(heap, share, 0);
 }
 
-size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes) {
-    return reclaim(heap, purge, keep_bytes);
+size_t hak_reclaim_pages(size_t keep_bytes) {
+    hak_child_rebuild_if_pending();
+    return reclaim(hak_heap_attach(), purge, keep_bytes);
 }

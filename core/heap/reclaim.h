@@ -16,9 +16,10 @@ HAK_COLD void hak_reclaim_everything(struct heap *heap);
 HAK_COLD void hak_reclaim_blocks(struct heap *heap);
 
 /*
- * What hak_reclaim_everything() does, but for the quarantine, and pages beneath free blocks of every thread's
- * slabs; keeps about keep_bytes. Returns the bytes given back.
+ * malloc_trim: what hak_reclaim_everything() does for the calling thread's heap, but for the quarantine, and
+ * pages beneath free blocks of every thread's slabs; keeps about keep_bytes. Returns the bytes given back.
+ * Takes time in proportion to the heap. Any thread.
  */
-HAK_COLD size_t hak_reclaim_pages(struct heap *heap, size_t keep_bytes);
+HAK_COLD size_t hak_reclaim_pages(size_t keep_bytes);
 
 #endif

@@ -49,7 +49,7 @@ static void leave_an_empty_extent(void) {
     void *runs[RUNS];
     blocks_take(runs, RUNS, RUN_BYTES);
     blocks_free(runs, RUNS);
-    (void)hak_reclaim_pages(hak_heap_attach(), 1);
+    (void)hak_reclaim_pages(1);
     assert_in_range(hak_large_count().empty_extents, 1, RUNS);
 }
 
