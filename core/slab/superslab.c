@@ -254,27 +254,20 @@ struct superslab *hak_superslab_take_whole(uint32_t *zero_units) {
     uintptr_t base;
     hak_lock_acquire(&hak_superslab_lock);
     struct superslab *s = hak_superslab_pool.lru_newest;
-    if (s != NULL) {
-        *zero_units = s->zero_units;
-        note_missed(s->zero_units);
-        hak_superslab_free_to_whole(s);
-    }
-    hak_lock_release(&hak_superslab_lock);
-    if (s != NULL) {
-        (void)hak_superslab_split(s);
-        return s;
-    }
-    s = map_superslab(true, &base);
     if (s == NULL) {
-        return NULL;
+        hak_lock_release(&hak_superslab_lock);
+        s = map_superslab(false, &base);
+        if (s == NULL) {
+            return NULL;
+        }
+        hak_lock_acquire(&hak_superslab_lock);
+        hak_superslab_none_to_hot(s, base);
     }
-    hak_lock_acquire(&hak_superslab_lock);
-    hak_superslab_none_to_hot(s, base);
+    *zero_units = s->zero_units;
     note_missed(s->zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
     (void)hak_superslab_split(s);
-    *zero_units = UINT32_MAX;
     return s;
 }
 
