@@ -30,7 +30,8 @@ struct purge {
 };
 
 /* Unmaps an empty SuperSlab that has been taken out of the LRU. False when it failed. */
-static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct purge *purge) {
+static bool unmap_detached(struct superslab *s, struct purge *purge) {
+    unsigned dirty_units = hak_popcount32(hak_superslab_dirty(s));
     int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
@@ -39,7 +40,7 @@ static bool unmap_detached(struct superslab *s, unsigned dirty_units, struct pur
         hak_retention_note_purged(&hak_superslab_pool.retention, dirty_units * HAK_UNIT_BYTES, now_ms);
     } else {
         s->emptied_ms = now_ms;
-        hak_superslab_none_to_free(s, dirty_units == 0);
+        hak_superslab_none_to_free(s);
         hak_superslab_pool.unmap_retry_ms = now_ms + RETRY_MS;
     }
     hak_lock_release(&hak_superslab_lock);
@@ -170,10 +171,9 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
         return false;
     }
     if (victim != NULL) {
-        unsigned dirty_units = HAK_UNITS_PER_SUPERSLAB - hak_popcount32(victim->zero_units);
         hak_superslab_free_to_none(victim);
         hak_lock_release(&hak_superslab_lock);
-        return unmap_detached(victim, dirty_units, purge);
+        return unmap_detached(victim, purge);
     }
     struct superslab *dirty = is_above ? choose_dirty(is_trim, now_ms) : NULL;
     if (dirty == NULL) {

@@ -262,19 +262,13 @@ void hak_superslab_free_to_whole(struct superslab *s) {
     note_sums();
 }
 
-/* Back among the empty ones, from wherever it was lent to. */
-static void none_to_free(struct superslab *s, uint32_t zero_units) {
-    s->free_units = ALL_UNITS;
-    s->zero_units = zero_units;
-    s->light_units = 0;
-    s->tier = HAK_TIER_FREE;
-    attach(s);
-}
-
 void hak_superslab_whole_to_free(struct superslab *s, uint32_t zero_units) {
     HAK_ASSERT(s->tier == HAK_TIER_WHOLE);
+    s->free_units = ALL_UNITS;
+    s->zero_units = zero_units;
+    s->tier = HAK_TIER_FREE;
     hak_superslab_pool.whole_count--;
-    none_to_free(s, zero_units);
+    attach(s);
 }
 
 void hak_superslab_free_to_none(struct superslab *s) {
@@ -288,10 +282,11 @@ void hak_superslab_free_to_none(struct superslab *s) {
     note_sums();
 }
 
-void hak_superslab_none_to_free(struct superslab *s, bool is_zero) {
-    HAK_ASSERT(s->tier == HAK_TIER_NONE);
+void hak_superslab_none_to_free(struct superslab *s) {
+    HAK_ASSERT(s->tier == HAK_TIER_NONE && s->free_units == ALL_UNITS);
+    s->tier = HAK_TIER_FREE;
     hak_superslab_pool.mapped_count++;
-    none_to_free(s, is_zero ? ALL_UNITS : 0);
+    attach(s);
 }
 
 void hak_superslab_push_spare(struct superslab *s) {

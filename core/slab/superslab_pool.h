@@ -91,11 +91,12 @@ bool hak_superslab_takes_huge(unsigned class_idx);
  * it was. */
 bool hak_superslab_clear_huge(struct superslab *superslab);
 
-/* FREE -> WHOLE and back; FREE -> NONE (still mapped) and NONE -> FREE when the system refused to take it. */
+/* FREE -> WHOLE and back; FREE -> NONE (still mapped) and, with the masks it had, NONE -> FREE when the
+ * system refused to take it. */
 void hak_superslab_free_to_whole(struct superslab *superslab);
 void hak_superslab_whole_to_free(struct superslab *superslab, uint32_t zero_units);
 void hak_superslab_free_to_none(struct superslab *superslab);
-void hak_superslab_none_to_free(struct superslab *superslab, bool is_zero);
+void hak_superslab_none_to_free(struct superslab *superslab);
 
 /* Spare records. */
 void hak_superslab_push_spare(struct superslab *superslab);
