@@ -102,6 +102,21 @@ bool hak_slab_lease_any(struct slab *slab) {
     }
 }
 
+/* What is due for a slab that would have that word without its lease: who has the lease then keeps it. */
+static enum hak_slab_event event_of(const struct slab *slab, uint64_t word) {
+    int count = hak_slab_word_count(word);
+    if (count == (int)slab->capacity_blocks) {
+        return HAK_EVENT_RETIRE;
+    }
+    bool is_lost =
+        hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)hak_slab_relist_blocks(slab);
+    return is_lost ? HAK_EVENT_LIST : HAK_EVENT_NONE;
+}
+
+static uint64_t without_lease_if_none(uint64_t word, enum hak_slab_event event) {
+    return event == HAK_EVENT_NONE ? word & ~HAK_LEASED : word;
+}
+
 enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
                                      uint32_t owner) {
     uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
@@ -110,15 +125,8 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
         uint64_t next =
             hak_slab_word_with_owner(hak_slab_word_with_place(word - taken_blocks, place), owner) &
             ~HAK_FOREIGN_FREES;
-        int count = hak_slab_word_count(next);
-        enum hak_slab_event event = HAK_EVENT_NONE;
-        if (count == (int)slab->capacity_blocks) {
-            event = HAK_EVENT_RETIRE;
-        } else if (place == HAK_PLACE_NOWHERE && count >= (int)hak_slab_relist_blocks(slab)) {
-            event = HAK_EVENT_LIST;
-        } else {
-            next &= ~HAK_LEASED;
-        }
+        enum hak_slab_event event = event_of(slab, next);
+        next = without_lease_if_none(next, event);
         /* acq_rel: pairs with the swaps that take the lease, and with the count in hak_slab_count_free() */
         if (hak_atomic_cas_weak_acq_rel(&slab->word, &word, next)) {
             return event;
@@ -144,17 +152,8 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_block
          */
         uint64_t word = hak_atomic_load_acquire(&slab->word);
         HAK_ASSERT(hak_slab_word_is_leased(word) && hak_slab_word_is_assigned(word));
-        uint64_t next = word - taken_blocks;
-        int count = hak_slab_word_count(next);
-        enum hak_slab_event event = HAK_EVENT_NONE;
-        if (count == (int)slab->capacity_blocks) {
-            event = HAK_EVENT_RETIRE;
-        } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE &&
-                   count >= (int)hak_slab_relist_blocks(slab)) {
-            event = HAK_EVENT_LIST;
-        } else {
-            next &= ~HAK_LEASED;
-        }
+        enum hak_slab_event event = event_of(slab, word - taken_blocks);
+        uint64_t next = without_lease_if_none(word - taken_blocks, event);
         /* release: pairs with the swaps that take the lease in hak_slab_lease_warm() and
          * hak_slab_count_free() */
         if (next == word /* the lease is kept, nothing was taken */ ||
@@ -164,8 +163,13 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_block
     }
 }
 
-static bool begins_thin(const struct slab *slab, uint64_t word, int count) {
-    return hak_thin_begins(slab, (unsigned)(slab->capacity_blocks - count)) && !hak_slab_word_is_thin(word);
+/* What is due where nothing else is: pages may be free, though the slab is not. */
+static enum hak_slab_event event_of_pages(const struct slab *slab, uint64_t word) {
+    unsigned used_blocks = (unsigned)(slab->capacity_blocks - hak_slab_word_count(word));
+    if (HAK_UNLIKELY(hak_thin_begins(slab, used_blocks)) && !hak_slab_word_is_thin(word)) {
+        return HAK_EVENT_THIN;
+    }
+    return HAK_UNLIKELY(hak_ragged_begins(slab, used_blocks)) ? HAK_EVENT_RAGGED : HAK_EVENT_NONE;
 }
 
 /* Nobody's slabs are freed to by whoever had them, too. */
@@ -180,23 +184,15 @@ enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint
     uint64_t word = hak_atomic_load_relaxed(&slab->word);
     for (;;) {
         uint64_t next = (word + blocks) | (is_foreign(word, freer) ? HAK_FOREIGN_FREES : 0);
-        int count = hak_slab_word_count(next);
         enum hak_slab_event event = HAK_EVENT_NONE;
-        HAK_ASSERT(hak_slab_word_is_assigned(word) && count <= (int)slab->capacity_blocks);
+        HAK_ASSERT(hak_slab_word_is_assigned(word) &&
+                   hak_slab_word_count(next) <= (int)slab->capacity_blocks);
         if (!hak_slab_word_is_leased(word)) {
-            if (count == (int)slab->capacity_blocks) {
-                event = HAK_EVENT_RETIRE;
-            } else if (hak_slab_word_place(word) == HAK_PLACE_NOWHERE &&
-                       count >= (int)hak_slab_relist_blocks(slab)) {
-                event = HAK_EVENT_LIST;
-            } else if (HAK_UNLIKELY(begins_thin(slab, word, count))) {
-                event = HAK_EVENT_THIN;
-            } else if (HAK_UNLIKELY(hak_ragged_begins(slab, (unsigned)(slab->capacity_blocks - count)))) {
-                event = HAK_EVENT_RAGGED;
+            event = event_of(slab, next);
+            if (event == HAK_EVENT_NONE) {
+                event = event_of_pages(slab, next);
             }
-            if (event != HAK_EVENT_NONE) {
-                next |= HAK_LEASED;
-            }
+            next |= event != HAK_EVENT_NONE ? HAK_LEASED : 0;
         }
         /* acq_rel: pairs with the swaps in hak_slab_release(), hak_slab_lease_warm() and
          * hak_slab_lease_any(): the next holder of the lease sees our FREE bytes, and we, if we become it,
