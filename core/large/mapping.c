@@ -134,6 +134,23 @@ static bool is_joinable(const struct hak_mapping *mapping, const struct hak_mapp
     return after != NULL && after->state == HAK_MAPPING_KEPT && mapping->base + mapping->bytes == after->base;
 }
 
+static void set_neighbours(struct hak_mapping *mapping, struct hak_mapping *after) {
+    mapping->after = after;
+    if (after != NULL) {
+        after->before = mapping;
+    }
+}
+
+/* What lies behind, in no list, becomes the piece's, which the caller makes longer by what is returned. */
+static size_t take_in(struct hak_mapping *mapping, struct hak_mapping *after) {
+    size_t more_bytes = after->bytes;
+    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
+    set_neighbours(mapping, after->after);
+    after->before = after->after = NULL;
+    put_spare(after);
+    return more_bytes;
+}
+
 /* Takes the kept piece behind into a free one that is in no list. */
 static void join_after(struct hak_mapping *mapping) {
     struct hak_mapping *after = mapping->after;
@@ -141,15 +158,7 @@ static void join_after(struct hak_mapping *mapping) {
     if (after->dirty_bytes != 0) {
         mapping->dirty_bytes = mapping->bytes + after->dirty_bytes;
     }
-    hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
-    mapping->bytes += after->bytes;
-    mapping->after = after->after;
-    if (mapping->after != NULL) {
-        mapping->after->before = mapping;
-    }
-    after->before = NULL;
-    after->after = NULL;
-    put_spare(after);
+    mapping->bytes += take_in(mapping, after);
 }
 
 static void join_and_keep(struct hak_mapping *mapping) {
@@ -317,12 +326,8 @@ bool hak_mapping_cut(struct hak_mapping *mapping, size_t bytes) {
         mapping->bytes = bytes;
         mapping->dirty_bytes -= rest->dirty_bytes;
     }
-    rest->before = mapping;
-    rest->after = mapping->after;
-    if (rest->after != NULL) {
-        rest->after->before = rest;
-    }
-    mapping->after = rest;
+    set_neighbours(rest, mapping->after);
+    set_neighbours(mapping, rest);
     join_and_keep(rest);
     return true;
 }
@@ -339,15 +344,7 @@ bool hak_mapping_absorb(struct hak_mapping *mapping, size_t bytes) {
     }
     unlink_kept(after);
     if (!is_cut) {
-        hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
-        hak_mapping_resize_live(mapping, mapping->bytes + after->bytes);
-        mapping->after = after->after;
-        if (mapping->after != NULL) {
-            mapping->after->before = mapping;
-        }
-        after->before = NULL;
-        after->after = NULL;
-        put_spare(after);
+        hak_mapping_resize_live(mapping, mapping->bytes + take_in(mapping, after));
         return true;
     }
     struct hak_seams rest;
