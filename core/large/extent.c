@@ -237,41 +237,42 @@ bool hak_extent_take(unsigned pages, unsigned align_pages, struct hak_run *run) 
     return true;
 }
 
-unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p) {
-    size_t page_bytes = hak_os_page_bytes();
+/* The page that `p` lies on; HAK_NO_PAGE if that is none of the extent's. */
+static unsigned page_around(const struct hak_extent *extent, const void *p) {
     uintptr_t offset = (uintptr_t)p - extent->base;
-    if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
-        return HAK_NO_PAGE;
-    }
-    unsigned page = (unsigned)hak_os_pages_in(offset);
-    bool is_live = hak_page_map_test(&extent->live_starts, page) && hak_extent_is_handed(extent, page);
+    bool is_inside = extent->base != 0 && offset < HAK_SUPERSLAB_BYTES;
+    return is_inside ? (unsigned)hak_os_pages_in(offset) : HAK_NO_PAGE;
+}
+
+/* The page that starts at `p`; HAK_NO_PAGE if that is none. */
+static unsigned page_at(const struct hak_extent *extent, const void *p) {
+    return hak_is_aligned((uintptr_t)p, hak_os_page_bytes()) ? page_around(extent, p) : HAK_NO_PAGE;
+}
+
+unsigned hak_extent_live_page(const struct hak_extent *extent, const void *p) {
+    unsigned page = page_at(extent, p);
+    bool is_live = page != HAK_NO_PAGE && hak_page_map_test(&extent->live_starts, page) &&
+                   hak_extent_is_handed(extent, page);
     return is_live ? page : HAK_NO_PAGE;
 }
 
 size_t hak_extent_live_bytes_around(const struct hak_extent *extent, const void *p) {
-    size_t page_bytes = hak_os_page_bytes();
-    uintptr_t offset = (uintptr_t)p - extent->base;
-    if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES) {
-        return 0;
-    }
-    unsigned page = (unsigned)hak_os_pages_in(offset);
-    unsigned start = hak_page_map_last_end(&extent->live_starts, 0, page + 1);
+    unsigned page = page_around(extent, p);
+    unsigned start = page == HAK_NO_PAGE ? 0 : hak_page_map_last_end(&extent->live_starts, 0, page + 1);
     if (start == 0 || page >= start - 1 + extent->run_pages[start - 1] ||
         !hak_extent_is_handed(extent, start - 1)) {
         return 0;
     }
-    return extent->run_pages[start - 1] * page_bytes;
+    return extent->run_pages[start - 1] * hak_os_page_bytes();
 }
 
 size_t hak_extent_freed_bytes_at(const struct hak_extent *extent, const void *p) {
-    size_t page_bytes = hak_os_page_bytes();
-    uintptr_t offset = (uintptr_t)p - extent->base;
-    if (extent->base == 0 || offset >= HAK_SUPERSLAB_BYTES || !hak_is_aligned(offset, page_bytes)) {
+    unsigned page = page_at(extent, p);
+    if (page == HAK_NO_PAGE) {
         return 0;
     }
-    unsigned page = (unsigned)hak_os_pages_in(offset);
     bool is_parked = hak_page_map_test(&extent->live_starts, page) && !hak_extent_is_handed(extent, page);
-    return (is_parked ? extent->run_pages[page] : extent->freed_pages[page]) * page_bytes;
+    return (is_parked ? extent->run_pages[page] : extent->freed_pages[page]) * hak_os_page_bytes();
 }
 
 /* live -> no state; returns the length. The start is remembered as freed. */
