@@ -47,20 +47,23 @@ int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
 struct block_walk {
     hak_block_visitor visitor;
     void *context;
-    int result;
 };
 
+/* A block of ordinary make, which checked mode may have given less of. */
+static int visit_block(void *block, size_t usable_bytes, void *context) {
+    const struct block_walk *walk = context;
+    usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
+    return walk->visitor(block, usable_bytes, walk->context);
+}
+
 static int visit_live_blocks(struct slab *slab, void *context) {
-    struct block_walk *walk = context;
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     for (unsigned i = 0; i < slab->carved_blocks; i++) {
         /* relaxed: another thread's block may change state at any moment, as documented */
         unsigned class_idx, header = hak_atomic_load_relaxed(&slab->map[i]);
         if (hak_header_is_live(&slab->map[i], header, slab->class_idx, &class_idx)) {
             void *block = (void *)(slab->base + i * block_bytes);
-            size_t usable_bytes = hak_class_block_bytes[class_idx];
-            usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
-            int result = walk->visitor(block, usable_bytes, walk->context);
+            int result = visit_block(block, hak_class_block_bytes[class_idx], context);
             if (result != 0) {
                 return result;
             }
@@ -69,23 +72,14 @@ static int visit_live_blocks(struct slab *slab, void *context) {
     return 0;
 }
 
-static int visit_large(void *block, size_t usable_bytes, void *context) {
-    struct block_walk *walk = context;
-    if (walk->result == 0) {
-        usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
-        walk->result = walk->visitor(block, usable_bytes, walk->context);
-    }
-    return walk->result;
-}
-
 int hak_process_walk(hak_block_visitor visitor, void *context) {
-    struct block_walk walk = {.visitor = visitor, .context = context, .result = 0};
-    walk.result = hak_walk_slabs(visit_live_blocks, &walk);
-    if (walk.result == 0) {
-        hak_large_walk(visit_large, &walk);
+    struct block_walk walk = {.visitor = visitor, .context = context};
+    int result = hak_walk_slabs(visit_live_blocks, &walk);
+    if (result == 0) {
+        result = hak_large_walk(visit_block, &walk);
     }
-    if (walk.result == 0 && hak_keeps_records()) {
-        walk.result = hak_checked_walk(visitor, context);
+    if (result == 0 && hak_keeps_records()) {
+        result = hak_checked_walk(visitor, context);
     }
-    return walk.result;
+    return result;
 }
