@@ -2,6 +2,7 @@
  * text.c - see text.h.
  */
 #include "base/text.h"
+#include <string.h>
 
 #define DECIMAL_DIGITS_MAX 20u
 #define HEX_DIGITS_MAX     16u
@@ -59,6 +60,13 @@ void hak_text_hex(struct text *t, uint64_t value) {
     while (count != 0) {
         hak_text_char(t, digits[--count]);
     }
+}
+
+void hak_text_right(struct text *t, const char *word, size_t width) {
+    for (size_t bytes = strlen(word); bytes < width; bytes++) {
+        hak_text_char(t, ' ');
+    }
+    hak_text_string(t, word);
 }
 
 void hak_text_pad(struct text *t, size_t line_start_bytes, size_t column) {

@@ -29,7 +29,8 @@ HAK_COLD void hak_text_hex(struct text *t, uint64_t value); /* with the prefix 0
 /* Adds spaces until `column` characters stand since `line_start_bytes` (a used_bytes value noted earlier). */
 HAK_COLD void hak_text_pad(struct text *t, size_t line_start_bytes, size_t column);
 
-/* The number right-aligned in `width` characters. */
+/* The word, or the number, right-aligned in `width` characters. */
+HAK_COLD void hak_text_right(struct text *t, const char *word, size_t width);
 HAK_COLD void hak_text_decimal_right(struct text *t, uint64_t value, unsigned width);
 
 #endif

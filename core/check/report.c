@@ -3,15 +3,14 @@
  */
 #include "check/report.h"
 #include "base/config.h"
-#include "base/text.h"
 #include "check/guarded.h"
 #include "check/slots.h"
 #include "check/trace_text.h"
-#include "os/os.h"
+#include "os/line.h"
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LINE_BYTES_MAX 256u /* no line is as long */
+#define LINE_BYTES_MAX 256u
 
 /* ---- finding ---- */
 
@@ -48,14 +47,9 @@ bool hak_finding_anywhere(struct hak_finding *finding) {
 /* ---- writing ---- */
 
 static struct text begin_line(char buffer[LINE_BYTES_MAX]) {
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX);
+    struct text line = hak_line_over(buffer, LINE_BYTES_MAX);
     hak_text_string(&line, "  ");
     return line;
-}
-
-static void end_line(struct text *line) {
-    hak_text_char(line, '\n');
-    hak_os_write(STDERR_FILENO, line->start, line->used_bytes);
 }
 
 static void write_who(const char *what, uint32_t thread, const struct hak_trace *trace) {
@@ -66,7 +60,7 @@ static void write_who(const char *what, uint32_t thread, const struct hak_trace 
         hak_text_string(&line, " by thread ");
         hak_text_decimal(&line, thread);
     }
-    end_line(&line);
+    hak_line_write(&line, STDERR_FILENO);
     hak_trace_write(trace, STDERR_FILENO);
 }
 
@@ -103,7 +97,7 @@ static void write_damage(const struct hak_finding *finding) {
     hak_text_hex(&line, at);
     hak_text_string(&line, " holds ");
     hak_text_hex(&line, *finding->damage.at);
-    end_line(&line);
+    hak_line_write(&line, STDERR_FILENO);
 }
 
 void hak_finding_write(const char *function, const struct hak_finding *finding) {
@@ -164,7 +158,7 @@ void hak_report_explain(const void *pointer) {
         hak_text_string(&line, " of ");
         hak_text_decimal(&line, found.bytes);
         hak_text_string(&line, " bytes");
-        end_line(&line);
+        hak_line_write(&line, STDERR_FILENO);
     }
     write_here(hak_trace_take());
     if (is_known) {
@@ -213,7 +207,7 @@ void hak_report_access(const struct hak_record *record, const void *address, enu
     static const char names[][8] = {
         [HAK_ACCESS_UNKNOWN] = "access", [HAK_ACCESS_READ] = "read", [HAK_ACCESS_WRITE] = "write"};
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     uintptr_t pointer = (uintptr_t)address;
     uintptr_t block = record->address;
     uintptr_t end = block + record->bytes;
@@ -231,7 +225,7 @@ void hak_report_access(const struct hak_record *record, const void *address, enu
     hak_text_string(&line, ", ");
     hak_text_decimal(&line, record->bytes);
     hak_text_string(&line, "-byte block");
-    end_line(&line);
+    hak_line_write(&line, STDERR_FILENO);
     write_here(here);
     write_owners(record);
 }

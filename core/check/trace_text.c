@@ -7,7 +7,7 @@
 #include "check/trace_text.h"
 #include "check/libc.h"
 #include "check/trace_table.h"
-#include "os/os.h"
+#include "os/line.h"
 
 static const char indent[] = "    ";
 
@@ -34,10 +34,10 @@ void hak_trace_put_frame(const void *return_address, struct text *line) {
 
 void hak_trace_write(const struct hak_trace *trace, int fd) {
     char buffer[HAK_TRACE_LINE_BYTES_MAX];
+    struct text line = hak_line_over(buffer, sizeof buffer);
     void *const *frames = NULL;
     unsigned count = hak_trace_frames(trace, &frames);
     for (unsigned i = 0; i < count || (i == 0 && count == 0); i++) {
-        struct text line = hak_text_over(buffer, sizeof buffer - 1);
         hak_text_string(&line, indent);
         if (count == 0) {
             hak_text_string(&line, "(its stack was not kept)");
@@ -47,8 +47,6 @@ void hak_trace_write(const struct hak_trace *trace, int fd) {
             hak_text_char(&line, ' ');
             hak_trace_put_frame(frames[i], &line);
         }
-        line.capacity_bytes = sizeof buffer; /* the last character was kept for the newline */
-        hak_text_char(&line, '\n');
-        hak_os_write(fd, line.start, line.used_bytes);
+        hak_line_write(&line, fd);
     }
 }

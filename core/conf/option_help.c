@@ -1,24 +1,17 @@
 /*
  * option_help.c - HAKMEM_HELP=1: the option table for people, one write per line.
  */
-#include "base/text.h"
 #include "conf/option_rows.h"
-#include "os/os.h"
+#include "os/line.h"
 
 #define LINE_BYTES_MAX 256u
 #define DEFAULT_COLUMN 27u
 #define VALUES_COLUMN  36u
 #define HELP_COLUMN    69u
 
-static void write_line(struct text *line, int fd) {
-    line->capacity_bytes = LINE_BYTES_MAX; /* the last character was kept for the newline */
-    hak_text_char(line, '\n');
-    hak_os_write(fd, line->start, line->used_bytes);
-}
-
 void hak_options_help(int fd) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "NAME");
     hak_text_pad(&line, 0, DEFAULT_COLUMN);
     hak_text_string(&line, "DEFAULT");
@@ -26,10 +19,9 @@ void hak_options_help(int fd) {
     hak_text_string(&line, "VALUES");
     hak_text_pad(&line, 0, HELP_COLUMN);
     hak_text_string(&line, "MEANING");
-    write_line(&line, fd);
+    hak_line_write(&line, fd);
     for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
         const struct hak_option_row *row = &hak_option_rows[i];
-        line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
         hak_option_put_title(row, &line);
         hak_text_pad(&line, 0, DEFAULT_COLUMN);
         hak_option_put_default(row, &line);
@@ -37,6 +29,6 @@ void hak_options_help(int fd) {
         hak_option_put_values(row, &line);
         hak_text_pad(&line, 0, HELP_COLUMN);
         hak_text_string(&line, row->help);
-        write_line(&line, fd);
+        hak_line_write(&line, fd);
     }
 }

@@ -3,6 +3,7 @@
  */
 #include "conf/option_warnings.h"
 #include "conf/nearest.h"
+#include "os/line.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -20,12 +21,6 @@ static void quote(struct text *line, const char *text, size_t bytes) {
     }
 }
 
-static void end_line(struct text *line, int fd) {
-    line->capacity_bytes = WARNING_BYTES_MAX; /* the last character was kept for the newline */
-    hak_text_char(line, '\n');
-    hak_os_write(fd, line->start, line->used_bytes);
-}
-
 static void suggest(struct text *line, const char *prefix, const struct hak_nearest *nearest) {
     if (nearest->word[0] != '\0') {
         hak_text_string(line, " (did you mean ");
@@ -37,7 +32,7 @@ static void suggest(struct text *line, const char *prefix, const struct hak_near
 
 void hak_warn_unknown_option(const struct hak_setting *setting, int fd) {
     char buffer[WARNING_BYTES_MAX];
-    struct text line = hak_text_over(buffer, WARNING_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     struct hak_nearest nearest;
     hak_nearest_begin(&nearest, setting->name, setting->name_bytes);
     for (size_t i = 0; i < HAK_OPTION_ROWS; i++) {
@@ -50,7 +45,7 @@ void hak_warn_unknown_option(const struct hak_setting *setting, int fd) {
     hak_text_string(&line, "hakmem: unknown option " HAK_OPTION_PREFIX);
     quote(&line, setting->name, setting->name_bytes);
     suggest(&line, HAK_OPTION_PREFIX, &nearest);
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
 }
 
 static void describe_number(struct text *line, const struct hak_option_row *row) {
@@ -83,7 +78,7 @@ static void describe_choice(struct text *line, const struct hak_setting *setting
 
 void hak_warn_option_value(const struct hak_options *options, const struct hak_setting *setting, int fd) {
     char buffer[WARNING_BYTES_MAX];
-    struct text line = hak_text_over(buffer, WARNING_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     const void *field = (const char *)options + hak_setting_offset(setting);
     hak_text_string(&line, "hakmem: " HAK_OPTION_PREFIX);
     quote(&line, setting->name, setting->name_bytes);
@@ -112,7 +107,7 @@ void hak_warn_option_value(const struct hak_options *options, const struct hak_s
         hak_text_string(&line, " characters; using none");
         break;
     }
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
 }
 
 void hak_warn_options_closed(int fd) {
@@ -122,9 +117,9 @@ void hak_warn_options_closed(int fd) {
 
 void hak_warn_other_malloc(const char *name, int fd) {
     char buffer[WARNING_BYTES_MAX];
-    struct text line = hak_text_over(buffer, WARNING_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "hakmem: " HAK_OPTION_PREFIX);
     hak_text_string(&line, name);
     hak_text_string(&line, ": another malloc stands before hakmem's; what it does not hand on is not seen");
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
 }

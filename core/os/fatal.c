@@ -3,8 +3,7 @@
  */
 #include "os/fatal.h"
 #include "base/assert.h"
-#include "base/text.h"
-#include "os/os.h"
+#include "os/line.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,22 +20,15 @@ static const char fault_texts[][28] = {
     [HAK_FAULT_WRONG_SIZE] = "wrong size for",           [HAK_FAULT_WRONG_ALIGNMENT] = "wrong alignment for",
 };
 
-static void write_line(struct text *line) {
-    /* The last character is kept for the newline, so that a cut line ends too. */
-    line->capacity_bytes = LINE_BYTES_MAX;
-    hak_text_char(line, '\n');
-    hak_os_write(STDERR_FILENO, line->start, line->used_bytes);
-}
-
 HAK_NORETURN static void write_and_abort(struct text *line) {
-    write_line(line);
+    hak_line_write(line, STDERR_FILENO);
     abort();
 }
 
 HAK_COLD void hak_fatal_line(const char *function, enum hak_fault fault, const void *pointer,
                              size_t block_bytes) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "hakmem: ");
     hak_text_string(&line, function);
     hak_text_string(&line, "(): ");
@@ -48,7 +40,7 @@ HAK_COLD void hak_fatal_line(const char *function, enum hak_fault fault, const v
         hak_text_decimal(&line, block_bytes);
         hak_text_string(&line, "-byte block");
     }
-    write_line(&line);
+    hak_line_write(&line, STDERR_FILENO);
 }
 
 HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,
@@ -62,7 +54,7 @@ HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, cons
 
 HAK_COLD void hak_fatal_text(const char *text) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "hakmem: ");
     hak_text_string(&line, text);
     write_and_abort(&line);
@@ -70,7 +62,7 @@ HAK_COLD void hak_fatal_text(const char *text) {
 
 HAK_COLD void hak_assert_failed(const char *text, const char *file, int line_number) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "hakmem: assertion failed: ");
     hak_text_string(&line, text);
     hak_text_string(&line, " (");

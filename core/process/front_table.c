@@ -2,9 +2,9 @@
  * front_table.c - see front_table.h.
  */
 #include "process/front_table.h"
-#include "base/text.h"
 #include "heap/heap.h"
 #include "meta/classes.h"
+#include "os/line.h"
 #include "os/os.h"
 #include <string.h>
 
@@ -48,21 +48,9 @@ static void add(struct front_counts *sums, const struct front_counts *counts) {
 #undef ADD
 }
 
-static void end_line(struct text *line, int fd) {
-    line->capacity_bytes = LINE_BYTES_MAX; /* the last character was kept for the newline */
-    hak_text_char(line, '\n');
-    hak_os_write(fd, line->start, line->used_bytes);
-    *line = hak_text_over(line->start, LINE_BYTES_MAX - 1);
-}
-
 static unsigned width_of(const struct column *column) {
     size_t name_bytes = strlen(column->name);
     return (unsigned)(name_bytes > NUMBER_WIDTH_MIN ? name_bytes : NUMBER_WIDTH_MIN) + COLUMN_GAP;
-}
-
-static void put_right(struct text *line, const char *word, unsigned width) {
-    hak_text_pad(line, line->used_bytes, width - strlen(word));
-    hak_text_string(line, word);
 }
 
 /* Hits per hundred, with one decimal. */
@@ -84,13 +72,13 @@ static void put_numbers(struct text *line, const struct layout *layout, const st
 }
 
 static void put_heading(struct text *line, const struct layout *layout) {
-    put_right(line, "class", CLASS_WIDTH);
-    put_right(line, "bytes", BLOCK_WIDTH);
+    hak_text_right(line, "class", CLASS_WIDTH);
+    hak_text_right(line, "bytes", BLOCK_WIDTH);
     for (size_t i = 0; i < layout->column_count; i++) {
-        put_right(line, layout->columns[i].name, width_of(&layout->columns[i]));
+        hak_text_right(line, layout->columns[i].name, width_of(&layout->columns[i]));
     }
     if (layout->has_warm_rate) {
-        put_right(line, "hits %", PERCENT_WIDTH);
+        hak_text_right(line, "hits %", PERCENT_WIDTH);
     }
 }
 
@@ -105,13 +93,13 @@ static bool is_used(const struct layout *layout, const struct front_counts *coun
 
 static void write_table(const struct layout *layout, int fd) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     struct front_counts sums = {0};
     hak_text_string(&line, layout->title);
     hak_text_decimal(&line, hak_os_process_id());
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
     put_heading(&line, layout);
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
     for (unsigned class_idx = 0; class_idx < HAK_CLASS_COUNT; class_idx++) {
         struct front_counts counts = {0};
         hak_heap_sum_counters(class_idx, &counts);
@@ -121,13 +109,13 @@ static void write_table(const struct layout *layout, int fd) {
         hak_text_decimal_right(&line, class_idx, CLASS_WIDTH);
         hak_text_decimal_right(&line, hak_class_block_bytes[class_idx], BLOCK_WIDTH);
         put_numbers(&line, layout, &counts);
-        end_line(&line, fd);
+        hak_line_write(&line, fd);
         add(&sums, &counts);
     }
-    put_right(&line, "all", CLASS_WIDTH);
-    put_right(&line, "", BLOCK_WIDTH);
+    hak_text_right(&line, "all", CLASS_WIDTH);
+    hak_text_right(&line, "", BLOCK_WIDTH);
     put_numbers(&line, layout, &sums);
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
 }
 
 void hak_warm_pool_table(int fd) {
@@ -147,13 +135,13 @@ void hak_front_table(int fd) {
 
 void hak_front_dump(int fd) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "class,block_bytes");
     for (size_t i = 0; i < HAK_COUNT_OF(all_columns); i++) {
         hak_text_char(&line, ',');
         hak_text_string(&line, all_columns[i].name);
     }
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
     for (unsigned class_idx = 0; class_idx < HAK_CLASS_COUNT; class_idx++) {
         struct front_counts counts = {0};
         hak_heap_sum_counters(class_idx, &counts);
@@ -164,6 +152,6 @@ void hak_front_dump(int fd) {
             hak_text_char(&line, ',');
             hak_text_decimal(&line, value_of(&counts, &all_columns[i]));
         }
-        end_line(&line, fd);
+        hak_line_write(&line, fd);
     }
 }

@@ -3,11 +3,10 @@
  */
 #include "process/heap_table.h"
 #include "base/atomic.h"
-#include "base/text.h"
 #include "hakmem.h"
+#include "os/line.h"
 #include "os/os.h"
 #include "process/stats.h"
-#include <string.h>
 
 #define LINE_BYTES_MAX 160u
 #define LABEL_COLUMN   26u
@@ -31,18 +30,6 @@ static const struct column columns[] = {
 };
 #define CLASS_WIDTH 5u
 
-static void end_line(struct text *line, int fd) {
-    line->capacity_bytes = LINE_BYTES_MAX; /* the last character was kept for the newline */
-    hak_text_char(line, '\n');
-    hak_os_write(fd, line->start, line->used_bytes);
-    *line = hak_text_over(line->start, LINE_BYTES_MAX - 1);
-}
-
-static void put_right(struct text *line, const char *word, unsigned width) {
-    hak_text_pad(line, line->used_bytes, width - strlen(word));
-    hak_text_string(line, word);
-}
-
 static void put_label(struct text *line, const char *label) {
     hak_text_string(line, label);
     hak_text_pad(line, 0, LABEL_COLUMN);
@@ -51,20 +38,20 @@ static void put_label(struct text *line, const char *label) {
 static void bytes_row(struct text *line, int fd, const char *label, size_t bytes) {
     put_label(line, label);
     hak_text_decimal_right(line, bytes, BYTES_WIDTH);
-    end_line(line, fd);
+    hak_line_write(line, fd);
 }
 
 static void blocks_row(struct text *line, int fd, const char *label, size_t bytes, size_t blocks) {
     put_label(line, label);
     hak_text_decimal_right(line, bytes, BYTES_WIDTH);
     hak_text_decimal_right(line, blocks, COUNT_WIDTH);
-    end_line(line, fd);
+    hak_line_write(line, fd);
 }
 
 static void count_row(struct text *line, int fd, const char *label, uint64_t count) {
     put_label(line, label);
     hak_text_decimal_right(line, count, BYTES_WIDTH + COUNT_WIDTH);
-    end_line(line, fd);
+    hak_line_write(line, fd);
 }
 
 static void call_row(struct text *line, int fd, const char *label, _Atomic uint64_t *counter) {
@@ -73,9 +60,9 @@ static void call_row(struct text *line, int fd, const char *label, _Atomic uint6
 
 static void totals(struct text *line, int fd, const struct hak_stats *stats) {
     put_label(line, "");
-    put_right(line, "bytes", BYTES_WIDTH);
-    put_right(line, "count", COUNT_WIDTH);
-    end_line(line, fd);
+    hak_text_right(line, "bytes", BYTES_WIDTH);
+    hak_text_right(line, "count", COUNT_WIDTH);
+    hak_line_write(line, fd);
     blocks_row(line, fd, "live", stats->live_bytes, stats->live_blocks);
     blocks_row(line, fd, "  of that above 32 KiB", stats->large_live_bytes, stats->large_live_blocks);
     bytes_row(line, fd, "cached by threads", stats->cached_bytes);
@@ -96,11 +83,11 @@ static void totals(struct text *line, int fd, const struct hak_stats *stats) {
 }
 
 static void classes(struct text *line, int fd, const struct hak_stats *stats) {
-    put_right(line, "class", CLASS_WIDTH);
+    hak_text_right(line, "class", CLASS_WIDTH);
     for (size_t i = 0; i < HAK_COUNT_OF(columns); i++) {
-        put_right(line, columns[i].name, columns[i].width);
+        hak_text_right(line, columns[i].name, columns[i].width);
     }
-    end_line(line, fd);
+    hak_line_write(line, fd);
     for (size_t class_idx = 0; class_idx < HAK_STATS_CLASSES; class_idx++) {
         const struct hak_class_stats *class_stats = &stats->classes[class_idx];
         if (class_stats->slabs == 0) {
@@ -111,18 +98,18 @@ static void classes(struct text *line, int fd, const struct hak_stats *stats) {
             size_t value = *(const size_t *)((const char *)class_stats + columns[i].offset_bytes);
             hak_text_decimal_right(line, value, columns[i].width);
         }
-        end_line(line, fd);
+        hak_line_write(line, fd);
     }
 }
 
 void hak_heap_table(int fd) {
     char buffer[LINE_BYTES_MAX];
-    struct text line = hak_text_over(buffer, LINE_BYTES_MAX - 1);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     struct hak_stats stats;
     hak_stats_collect(&stats);
     hak_text_string(&line, "hakmem: heap of process ");
     hak_text_decimal(&line, hak_os_process_id());
-    end_line(&line, fd);
+    hak_line_write(&line, fd);
     totals(&line, fd, &stats);
     classes(&line, fd, &stats);
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "check/leaks.h"
 #include "conf/options.h"
+#include "os/line.h"
 #include "os/os.h"
 #include "process/front_table.h"
 #include "process/heap_table.h"
@@ -78,13 +79,12 @@ static bool expand_path(const char *path, char expanded[EXPANDED_PATH_BYTES]) {
 
 static void warn_unwritable(int stderr_fd, int error) {
     char buffer[WARNING_BYTES_MAX];
-    struct text line = hak_text_over(buffer, WARNING_BYTES_MAX);
+    struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "hakmem: HAKMEM_TINY_FRONT_DUMP: cannot open ");
     hak_text_string(&line, hak_options.tiny_front_dump);
     hak_text_string(&line, ": errno ");
     hak_text_decimal(&line, (uint64_t)error);
-    hak_text_char(&line, '\n');
-    hak_os_write(stderr_fd, line.start, line.used_bytes);
+    hak_line_write(&line, stderr_fd);
 }
 
 static HAK_COLD void dump_front(int stderr_fd) {

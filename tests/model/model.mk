@@ -1,7 +1,8 @@
 # The library's own C under a checker of interleavings, see README.md here; and what changes it mechanically.
 
 # The shipped files, but for those that talk to the kernel; the lock stands beside the checker's under other names.
-MODEL_CORE := core/base/text.c core/base/chacha.c core/os/fatal.c core/os/lock.c core/process/verify.c core/process/walk.c \
+MODEL_CORE := core/base/text.c core/base/chacha.c core/os/fatal.c core/os/line.c core/os/lock.c \
+              core/process/verify.c core/process/walk.c \
               $(foreach floor,conf meta slab large check heap,$(filter core/$(floor)/%,$(SOURCES)))
 # -fsanitize=thread for its calls at each plain access alone: the functions called are the checker's.
 MODEL_FLAGS := -std=gnu17 -g -O1 -fPIC -pthread -fno-builtin -ftls-model=initial-exec \
