@@ -74,6 +74,14 @@ static void add_counts(struct superslab_pool *sums, const struct superslab *s) {
         sums->dirty_units += hak_popcount32(hak_superslab_dirty(s));
         sums->light_units += hak_popcount32(hak_superslab_dirty(s) & s->light_units);
         sums->long_units += hak_popcount32(s->long_units);
+        sums->huge_zero_units += s->is_huge ? hak_popcount32(s->zero_units) : 0;
+        sums->ragged.waiting += hak_popcount32(s->ragged_slabs);
+        for (unsigned i = 0; i < HAK_UNITS_PER_SUPERSLAB; i++) {
+            size_t gone_bytes = s->slabs[i].purged_pages * hak_os_page_bytes();
+            sums->purged_bytes += gone_bytes;
+            sums->thin_bytes +=
+                (s->thin_slabs >> i & 1) != 0 ? hak_superslab_touched_bytes(&s->slabs[i]) - gone_bytes : 0;
+        }
     }
 }
 
@@ -81,7 +89,9 @@ static bool are_same_counts(const struct superslab_pool *sums, const struct supe
     return sums->mapped_count == pool->mapped_count && sums->whole_count == pool->whole_count &&
            sums->empty_count == pool->empty_count && sums->free_units == pool->free_units &&
            sums->dirty_units == pool->dirty_units && sums->light_units == pool->light_units &&
-           sums->long_units == pool->long_units;
+           sums->long_units == pool->long_units && sums->huge_zero_units == pool->huge_zero_units &&
+           sums->ragged.waiting == pool->ragged.waiting && sums->purged_bytes == pool->purged_bytes &&
+           sums->thin_bytes == pool->thin_bytes;
 }
 
 bool hak_superslab_verify(const char **why) {

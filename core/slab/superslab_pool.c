@@ -176,7 +176,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
 }
 
 /* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
-static size_t touched_bytes(const struct slab *slab) {
+size_t hak_superslab_touched_bytes(const struct slab *slab) {
     return slab->is_zero ? hak_os_page_round(hak_superslab_carved_bytes(slab)) : slab->units * HAK_UNIT_BYTES;
 }
 
@@ -184,7 +184,7 @@ void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pag
     struct superslab_pool *pool = &hak_superslab_pool;
     struct superslab *s = hak_superslab_of(slab);
     uint32_t bit = (uint32_t)1 << slab->unit_idx;
-    size_t all_bytes = touched_bytes(slab);
+    size_t all_bytes = hak_superslab_touched_bytes(slab);
     size_t old_bytes = slab->purged_pages * hak_os_page_bytes();
     size_t new_bytes = purged_pages * hak_os_page_bytes();
     pool->thin_bytes -= (s->thin_slabs & bit) != 0 ? all_bytes - old_bytes : 0;

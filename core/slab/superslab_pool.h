@@ -61,6 +61,9 @@ HAK_INLINE size_t hak_superslab_carved_bytes(const struct slab *slab) {
     return slab->carved_blocks * hak_class_block_bytes[slab->class_idx];
 }
 
+/* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
+size_t hak_superslab_touched_bytes(const struct slab *slab);
+
 /* At most this lies in so many dirty units, of which so many are light. */
 HAK_INLINE size_t hak_superslab_bytes_in(size_t units, size_t light_units) {
     return units * HAK_UNIT_BYTES - light_units * (HAK_UNIT_BYTES - HAK_LIGHT_BYTES);
