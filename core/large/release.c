@@ -11,12 +11,11 @@
 #include "large/parked.h"
 #include "large/retain.h"
 #include "os/os.h"
-#include "slab/retention.h"
 
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
 
-/* Purges in a row that are refused, after which all pages may be locked, and none is tried for a proof_ms. */
+/* Purges in a row that are refused, after which none is tried for a proof_ms. */
 #define REFUSALS_MAX      4u
 #define TRIM_REFUSALS_MAX 16u
 
@@ -104,7 +103,8 @@ static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
     }
     bool runs_first = hak_mapping_totals.kept_bytes < hak_retain.dirty_bytes / 2;
     size_t wanted_bytes = excess_bytes < max_bytes ? excess_bytes : max_bytes;
-    return wanted_bytes != 0 && pick(step, wanted_bytes, runs_first, now_ms >= hak_retain.purge_after_ms);
+    return wanted_bytes != 0 &&
+           pick(step, wanted_bytes, runs_first, !hak_refusals_were_many(&hak_retain.refusals, now_ms));
 }
 
 /* No lock. Unmapping part of a mapping fails when the kernel's limit of maps is reached; purging does not. */
@@ -143,16 +143,12 @@ static size_t settle_mapping(const struct step *step, enum outcome outcome) {
 
 /* Some locked pages keep their extent from going back; many refusals in a row may be all of memory. */
 static void note_refusal(const struct step *step, enum outcome outcome, uint64_t now_ms) {
-    if (outcome != FAILED) {
-        hak_retain.refusals = outcome == PURGED ? 0 : hak_retain.refusals;
-        return;
-    }
-    if (step->mapping == NULL) {
+    if (outcome == FAILED && step->mapping == NULL) {
         hak_extent_note_refused(&step->run, now_ms);
     }
-    if (++hak_retain.refusals >= REFUSALS_MAX) {
-        hak_retain.refusals = 0;
-        hak_retain.purge_after_ms = now_ms + hak_large_policy.proof_ms;
+    if (outcome == FAILED || outcome == PURGED) {
+        hak_refusals_note(&hak_retain.refusals, outcome == FAILED, REFUSALS_MAX,
+                          now_ms + hak_large_policy.proof_ms);
     }
 }
 
@@ -216,7 +212,7 @@ bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     }
     hak_lock_acquire(&hak_large_lock);
     /* What failed is left alone for a while: no debt, or every operation would try it. */
-    bool has_debt = hak_retain_is_over() && now_ms >= hak_retain.purge_after_ms &&
+    bool has_debt = hak_retain_is_over() && !hak_refusals_were_many(&hak_retain.refusals, now_ms) &&
                     (left_bytes < HAK_UNIT_BYTES || calls == hak_large_policy.release_calls_max);
     hak_hint_set(&hak_release_has_debt, has_debt);
     hak_lock_release(&hak_large_lock);

@@ -7,7 +7,6 @@
 #include "base/bits.h"
 #include "conf/options.h"
 #include "large/parked.h"
-#include "slab/retention.h"
 #include <limits.h>
 
 #define MIB         ((size_t)1024 * 1024)

@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 #include "os/lock.h"
+#include "slab/retention.h"
 
 /* The lock of the large floor; everything in core/large that is not const is under it unless it says so. */
 extern struct hak_lock hak_large_lock;
@@ -64,9 +65,8 @@ struct hak_retain {
     uint64_t min_since_ms;
     uint64_t touched_ms; /* the last operation */
     struct hak_cycle cycles[HAK_LARGE_KINDS];
-    uint64_t over_since_ms;  /* when more than the floor was first found, 0: not now */
-    unsigned refusals;       /* purges in a row that the kernel refused (locked pages) */
-    uint64_t purge_after_ms; /* they were too many: not tried again before */
+    uint64_t over_since_ms; /* when more than the floor was first found, 0: not now */
+    struct hak_refusals refusals;
 };
 extern struct hak_retain hak_retain;
 

@@ -19,7 +19,7 @@ HAK_READ_MOSTLY _Atomic bool hak_purge_debt;
 
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u
-#define FAILURES_IN_ROW_MAX      16u /* after which nothing is purged for a while: all pages may be locked */
+#define REFUSALS_MAX             16u /* purges in a row, after which none is tried for a while */
 #define DIRTY_LOOK_MAX           8u
 #define RAGGED_LOOK_MAX          64u
 
@@ -49,15 +49,6 @@ static bool unmap_detached(struct superslab *s, struct purge *purge) {
     return error == 0;
 }
 
-static void note_failure(struct superslab *s, uint64_t now_ms) {
-    struct superslab_pool *pool = &hak_superslab_pool;
-    hak_dirty_pause(s, now_ms + RETRY_MS);
-    if (++pool->failures == FAILURES_IN_ROW_MAX) {
-        pool->failures = 0;
-        pool->purge_retry_ms = now_ms + RETRY_MS;
-    }
-}
-
 /* Purges one run of dirty units, already marked purging. False when it failed. */
 static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge) {
     size_t run_bytes = hak_popcount32(run) * HAK_UNIT_BYTES;
@@ -68,13 +59,13 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
     size_t bytes = hak_superslab_bytes_in(hak_popcount32(run), hak_popcount32(run & s->light_units));
     if (error == 0) {
         hak_superslab_change(s, (struct hak_unit_change){.purge_done = run});
-        hak_superslab_pool.failures = 0;
         s->emptied_ms = now_ms; /* of use if that emptied it */
         hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
     } else {
         hak_superslab_change(s, (struct hak_unit_change){.purge_failed = run});
-        note_failure(s, now_ms);
+        hak_dirty_pause(s, now_ms + RETRY_MS);
     }
+    hak_refusals_note(&hak_superslab_pool.refusals, error != 0, REFUSALS_MAX, now_ms + RETRY_MS);
     hak_lock_release(&hak_superslab_lock);
     purge->calls++;
     purge->given_bytes += error == 0 ? bytes : 0;
@@ -154,7 +145,7 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
     uint64_t now_ms = hak_os_now_ms();
-    if (!is_trim && now_ms < pool->purge_retry_ms) {
+    if (!is_trim && hak_refusals_were_many(&pool->refusals, now_ms)) {
         hak_superslab_note_paid();
         hak_lock_release(&hak_superslab_lock);
         return false;

@@ -183,6 +183,13 @@ bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms
     return now_ms >= *over_since_ms + hak_options.purge_ms;
 }
 
+void hak_refusals_note(struct hak_refusals *refusals, bool is_refused, unsigned most, uint64_t until_ms) {
+    refusals->in_row = is_refused ? refusals->in_row + 1 : 0;
+    if (refusals->in_row == most) {
+        *refusals = (struct hak_refusals){.in_row = 0, .until_ms = until_ms};
+    }
+}
+
 void hak_retention_set(struct retention *r, size_t bytes) {
     r->is_set = true;
     r->set_bytes = bytes;

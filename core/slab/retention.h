@@ -58,6 +58,19 @@ void hak_retention_note_used(struct retention *r, size_t used_bytes);
  */
 bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms);
 
+/* Purges in a row that the kernel refused (locked pages). */
+struct hak_refusals {
+    unsigned in_row;
+    uint64_t until_ms; /* there were so many that all pages may be locked: none is tried before */
+};
+
+HAK_INLINE bool hak_refusals_were_many(const struct hak_refusals *refusals, uint64_t now_ms) {
+    return now_ms < refusals->until_ms;
+}
+
+/* A purge was refused, or was not; with the `most`-th in a row none is tried until then. */
+void hak_refusals_note(struct hak_refusals *refusals, bool is_refused, unsigned most, uint64_t until_ms);
+
 /* From now on `bytes` may stay, whatever is in use and however soon it is wanted again. */
 void hak_retention_set(struct retention *r, size_t bytes);
 

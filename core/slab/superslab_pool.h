@@ -23,16 +23,15 @@ struct superslab_pool {
     size_t empty_count;                        /* length of the LRU */
     size_t mapped_count;                       /* records with memory */
     size_t whole_count;
-    size_t free_units;       /* in HOT, DRAINING and FREE */
-    size_t dirty_units;      /* of those, not known zero */
-    size_t light_units;      /* of those, light */
-    size_t thin_bytes;       /* units of thin slabs, less what was purged in them */
-    size_t purged_bytes;     /* given back beneath free blocks of slabs */
-    size_t long_units;       /* of slabs whose blocks are longer than an OS page */
-    size_t huge_zero_units;  /* free units of huge SuperSlabs that nobody has written to */
-    unsigned failures;       /* purges in a row that failed */
-    uint64_t purge_retry_ms; /* they were so many that all pages may be locked: no step purges before */
-    uint64_t unmap_retry_ms; /* no unmapping before that time: the last one failed (too many mappings) */
+    size_t free_units;            /* in HOT, DRAINING and FREE */
+    size_t dirty_units;           /* of those, not known zero */
+    size_t light_units;           /* of those, light */
+    size_t thin_bytes;            /* units of thin slabs, less what was purged in them */
+    size_t purged_bytes;          /* given back beneath free blocks of slabs */
+    size_t long_units;            /* of slabs whose blocks are longer than an OS page */
+    size_t huge_zero_units;       /* free units of huge SuperSlabs that nobody has written to */
+    struct hak_refusals refusals; /* of purges, for steps */
+    uint64_t unmap_retry_ms;      /* no unmapping before that time: the last one failed (too many mappings) */
     struct retention retention;
     struct ragged ragged;
 };
