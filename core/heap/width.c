@@ -180,9 +180,7 @@ static bool begins_end(uint32_t *ended_ms) {
 
 /* What a block in a cache may keep from going back. */
 static size_t pinning_bytes(unsigned class_idx) {
-    size_t block_bytes = hak_class_block_bytes[class_idx];
-    size_t page_bytes = hak_os_page_bytes();
-    return block_bytes > page_bytes ? block_bytes : page_bytes;
+    return hak_larger(hak_class_block_bytes[class_idx], hak_os_page_bytes());
 }
 
 /*

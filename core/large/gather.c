@@ -49,7 +49,7 @@ static void take_parts(struct gathering *g, size_t bytes, size_t part_min_bytes)
     unsigned seams_max = seams_max_of(bytes);
     for (unsigned count = 0; count == g->count && count < PARTS_MAX && g->seams < seams_max; count++) {
         size_t missing_bytes = bytes - g->part_bytes;
-        size_t min_bytes = missing_bytes < part_min_bytes ? missing_bytes : part_min_bytes;
+        size_t min_bytes = hak_smaller(missing_bytes, part_min_bytes);
         struct hak_mapping *part = NULL;
         if (missing_bytes != 0) {
             part = hak_mapping_best_to_gather(missing_bytes, min_bytes, seams_max - 1 - g->seams);

@@ -36,8 +36,7 @@ void hak_mapping_drop_record(struct hak_mapping *mapping) {
 }
 
 int hak_mapping_prepare_words(const void *base, size_t bytes) {
-    size_t cut_bytes_max = hak_large_policy.cut_bytes_max;
-    return hak_registry_prepare(base, bytes < cut_bytes_max ? bytes : cut_bytes_max);
+    return hak_registry_prepare(base, hak_smaller(bytes, hak_large_policy.cut_bytes_max));
 }
 
 void hak_mapping_lock_with_spare(void) {

@@ -102,7 +102,7 @@ static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
         return true;
     }
     bool runs_first = hak_mapping_totals.kept_bytes < hak_retain.dirty_bytes / 2;
-    size_t wanted_bytes = excess_bytes < max_bytes ? excess_bytes : max_bytes;
+    size_t wanted_bytes = hak_smaller(excess_bytes, max_bytes);
     return wanted_bytes != 0 &&
            pick(step, wanted_bytes, runs_first, !hak_refusals_were_many(&hak_retain.refusals, now_ms));
 }
@@ -184,7 +184,7 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     hak_retain_returned(step.mapping != NULL ? HAK_LARGE_MAPPINGS : HAK_LARGE_RUNS,
                         outcome == POOLED ? 0 : given_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
-    *left_bytes -= given_bytes < *left_bytes ? given_bytes : *left_bytes;
+    *left_bytes -= hak_smaller(given_bytes, *left_bytes);
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
     return step.mapping == NULL || outcome == UNMAPPED;
 }
@@ -199,9 +199,7 @@ bool hak_release_age(size_t own_bytes) {
 }
 
 bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
-    size_t max_bytes = hak_large_policy.release_bytes_max;
-    size_t twice_bytes = 2 * own_bytes;
-    size_t left_bytes = twice_bytes > max_bytes ? twice_bytes : max_bytes;
+    size_t left_bytes = hak_larger(2 * own_bytes, hak_large_policy.release_bytes_max);
     unsigned calls = 0;
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();

@@ -99,9 +99,7 @@ void hak_retain_touch(uint64_t now_ms) {
 void hak_retain_add_live(size_t bytes) {
     hak_retain.live_blocks++;
     hak_retain.live_bytes += bytes;
-    if (hak_retain.live_bytes > hak_retain.peak_live_bytes) {
-        hak_retain.peak_live_bytes = hak_retain.live_bytes;
-    }
+    hak_retain.peak_live_bytes = hak_larger(hak_retain.peak_live_bytes, hak_retain.live_bytes);
     hak_parked_note_live(hak_retain.live_bytes);
 }
 
@@ -119,9 +117,7 @@ void hak_retain_add_dirty(size_t bytes) {
 void hak_retain_remove_dirty(size_t bytes) {
     HAK_ASSERT(hak_retain.dirty_bytes >= bytes);
     hak_retain.dirty_bytes -= bytes;
-    if (hak_retain.dirty_bytes < hak_retain.min_dirty_bytes) {
-        hak_retain.min_dirty_bytes = hak_retain.dirty_bytes;
-    }
+    hak_retain.min_dirty_bytes = hak_smaller(hak_retain.min_dirty_bytes, hak_retain.dirty_bytes);
 }
 
 static void forget_cycle(struct hak_cycle *cycle) {
@@ -147,9 +143,7 @@ void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms
     expire_cycle(cycle, now_ms);
     size_t before_bytes = hak_retain.dirty_bytes + bytes;
     before_bytes -= hak_smaller(before_bytes, hak_large_policy.floor_bytes);
-    if (before_bytes > cycle->peak_bytes) {
-        cycle->peak_bytes = before_bytes;
-    }
+    cycle->peak_bytes = hak_larger(cycle->peak_bytes, before_bytes);
     cycle->returned_bytes += bytes;
     cycle->returned_ms = now_ms;
 }
@@ -165,8 +159,7 @@ static void raise_floor(size_t bytes) {
  */
 static size_t proved_bytes(const struct hak_cycle *cycle) {
     size_t fetched_bytes = hak_smaller(cycle->fetched_bytes, cycle->returned_bytes);
-    size_t more_bytes = hak_retain.raised_bytes + hak_retain.beyond_bytes + fetched_bytes;
-    return more_bytes > cycle->peak_bytes ? more_bytes : cycle->peak_bytes;
+    return hak_larger(hak_retain.raised_bytes + hak_retain.beyond_bytes + fetched_bytes, cycle->peak_bytes);
 }
 
 void hak_retain_fetched(enum hak_large_kind kind, size_t bytes, uint64_t now_ms) {
@@ -192,9 +185,7 @@ size_t hak_retain_excess(void) {
 }
 
 void hak_retain_bound_floor(size_t bytes) {
-    if (bytes < hak_large_policy.floor_bytes) {
-        hak_large_policy.floor_bytes = bytes;
-    }
+    hak_large_policy.floor_bytes = hak_smaller(hak_large_policy.floor_bytes, bytes);
 }
 
 void hak_retain_set_floor(size_t bytes) {

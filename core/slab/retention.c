@@ -80,8 +80,7 @@ static void set_share(struct retention *r, size_t live_bytes) {
 /* Half of what lay idle all through a window, beyond the floor as it is without proof, is not worth keeping.
  */
 static void close_window(struct retention *r) {
-    size_t base_bytes =
-        r->base_bytes > hak_retention_base_bytes() ? r->base_bytes : hak_retention_base_bytes();
+    size_t base_bytes = hak_larger(r->base_bytes, hak_retention_base_bytes());
     if (r->min_dirty_bytes > base_bytes) {
         /* Rounded up, so that the floor reaches its base. */
         size_t fall_bytes = hak_smaller(r->raised_bytes, (r->min_dirty_bytes - base_bytes + 1) / 2);
@@ -159,12 +158,8 @@ void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes) {
 
 void hak_retention_note_used(struct retention *r, size_t used_bytes) {
     r->used_bytes = used_bytes;
-    if (used_bytes > r->max_used_bytes) {
-        r->max_used_bytes = used_bytes;
-    }
-    if (used_bytes > r->peak_used_bytes) {
-        r->peak_used_bytes = used_bytes;
-    }
+    r->max_used_bytes = hak_larger(r->max_used_bytes, used_bytes);
+    r->peak_used_bytes = hak_larger(r->peak_used_bytes, used_bytes);
 }
 
 /* What the use that there was lately could want again. */
