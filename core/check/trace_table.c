@@ -15,11 +15,11 @@
 #define HASH_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
 #define HASH_SHIFT      29
 
-/* Const once published, but for the tally. */
+/* Const once published, but for the sums. */
 struct hak_trace {
     const struct hak_trace *next;
     uint64_t hash;
-    struct hak_tally tally; /* of the thread that lists what is still allocated */
+    struct hak_trace_sums sums; /* of the thread that lists what is still allocated */
     unsigned count;
     void *frames[];
 };
@@ -104,26 +104,26 @@ size_t hak_trace_kept_bytes(void) {
     return hak_atomic_load_relaxed(&traces.kept_bytes); /* relaxed: a statistic */
 }
 
-void hak_trace_tally(const struct hak_trace *trace, size_t bytes) {
+void hak_trace_add(const struct hak_trace *trace, size_t bytes) {
     struct hak_trace *own = (struct hak_trace *)(uintptr_t)trace;
-    own->tally.blocks++;
-    own->tally.bytes += bytes;
+    own->sums.blocks++;
+    own->sums.bytes += bytes;
 }
 
-const struct hak_trace *hak_trace_take_largest(struct hak_tally *tally) {
+const struct hak_trace *hak_trace_take_largest(struct hak_trace_sums *sums) {
     const struct hak_trace *largest = NULL;
     for (size_t i = 0; traces.buckets != NULL && i < TRACE_BUCKETS; i++) {
         /* acquire: pairs with the swap at the end of hak_trace_keep() */
         const struct hak_trace *trace = hak_atomic_load_acquire(&traces.buckets[i]);
         for (; trace != NULL; trace = trace->next) {
-            if (trace->tally.blocks != 0 && (largest == NULL || trace->tally.bytes > largest->tally.bytes)) {
+            if (trace->sums.blocks != 0 && (largest == NULL || trace->sums.bytes > largest->sums.bytes)) {
                 largest = trace;
             }
         }
     }
     if (largest != NULL) {
-        *tally = largest->tally;
-        ((struct hak_trace *)(uintptr_t)largest)->tally = (struct hak_tally){0, 0};
+        *sums = largest->sums;
+        ((struct hak_trace *)(uintptr_t)largest)->sums = (struct hak_trace_sums){0, 0};
     }
     return largest;
 }

@@ -23,11 +23,11 @@ unsigned hak_trace_frames(const struct hak_trace *trace, void *const **frames);
 
 /* For the list at exit, by one thread: sums that stand with each trace, and the one with the most bytes,
  * whose sums become 0. NULL when none has any. */
-struct hak_tally {
+struct hak_trace_sums {
     size_t blocks, bytes;
 };
-void hak_trace_tally(const struct hak_trace *trace, size_t bytes);
-const struct hak_trace *hak_trace_take_largest(struct hak_tally *tally);
+void hak_trace_add(const struct hak_trace *trace, size_t bytes);
+const struct hak_trace *hak_trace_take_largest(struct hak_trace_sums *sums);
 
 /* Visits the table itself; the records are metadata. Any thread. */
 void hak_trace_table_visit_mapped(hak_range_visitor visitor, void *context);

@@ -114,7 +114,7 @@ static void without_memory_a_new_stack_is_lost(void **state) {
 }
 
 static int prepare_without_memory(void *unused) {
-    struct hak_tally tally = {7, 7};
+    struct hak_trace_sums tally = {7, 7};
     (void)unused;
     is_mapping_refused = true;
     CHECK(hak_trace_table_prepare() == ENOMEM);
@@ -135,13 +135,13 @@ static void the_largest_is_taken_first(void **state) {
     (void)state;
     const struct hak_trace *few = keep_number(1001), *most = keep_number(1002), *none = keep_number(1003),
                            *many = keep_number(1004);
-    struct hak_tally tally;
-    hak_trace_tally(few, 100);
-    hak_trace_tally(most, 5000);
+    struct hak_trace_sums tally;
+    hak_trace_add(few, 100);
+    hak_trace_add(most, 5000);
     for (size_t bytes = 1; bytes <= 20; bytes++) {
-        hak_trace_tally(many, bytes);
+        hak_trace_add(many, bytes);
     }
-    hak_trace_tally(none, 0); /* a block of no bytes is a block */
+    hak_trace_add(none, 0); /* a block of no bytes is a block */
     assert_ptr_equal(hak_trace_take_largest(&tally), most);
     assert_int_equal(tally.blocks, 1);
     assert_int_equal(tally.bytes, 5000);
@@ -152,10 +152,10 @@ static void the_largest_is_taken_first(void **state) {
     assert_ptr_equal(hak_trace_take_largest(&tally), none);
     assert_int_equal(tally.blocks, 1);
     assert_int_equal(tally.bytes, 0);
-    tally = (struct hak_tally){7, 7};
+    tally = (struct hak_trace_sums){7, 7};
     assert_null(hak_trace_take_largest(&tally));
     assert_int_equal(tally.blocks, 7);
-    hak_trace_tally(most, 1); /* what was taken is not counted again */
+    hak_trace_add(most, 1); /* what was taken is not counted again */
     assert_ptr_equal(hak_trace_take_largest(&tally), most);
     assert_int_equal(tally.blocks, 1);
     assert_int_equal(tally.bytes, 1);
@@ -164,13 +164,13 @@ static void the_largest_is_taken_first(void **state) {
 /* Wherever in the table a stack lies. */
 static int take_from_everywhere(void *unused) {
     const uintptr_t step = 4096, last = 20 * step;
-    struct hak_tally tally;
+    struct hak_trace_sums tally;
     (void)unused;
     for (uintptr_t number = 0; number <= last; number++) {
         const struct hak_trace *trace = keep_number(number);
         CHECK(trace != NULL);
         if (number % step == 0) {
-            hak_trace_tally(trace, number);
+            hak_trace_add(trace, number);
         }
     }
     for (uintptr_t number = last; number != 0; number -= step) {

@@ -49,7 +49,7 @@ const struct model_scenario model_traces_same = {
 
 /* The list at exit, beside threads that still run: nobody has told of bytes yet. */
 static void list_at_exit(void) {
-    struct hak_tally tally;
+    struct hak_trace_sums tally;
     MODEL_CHECK(hak_trace_take_largest(&tally) == NULL);
 }
 
