@@ -108,8 +108,10 @@ void hak_mapping_restore_seams(struct hak_mapping *mapping, size_t bytes, struct
 
 void hak_mapping_take_seams(struct hak_mapping *mapping, size_t offset_bytes, struct hak_mapping *part) {
     size_t before = mapping->seams.count + part->seams.count;
-    hak_seams_add(&mapping->seams, offset_bytes);
-    hak_seams_append_inner(&mapping->seams, &part->seams, offset_bytes);
+    if (part->seams.count == 0 || part->seams.units[0] != 0) { /* else it brings the one at its start along */
+        hak_seams_add(&mapping->seams, offset_bytes);
+    }
+    hak_seams_append(&mapping->seams, &part->seams, offset_bytes);
     hak_mapping_totals.seams += mapping->seams.count - before;
 }
 

@@ -49,16 +49,6 @@ HAK_INLINE void hak_seams_append(struct hak_seams *seams, struct hak_seams *more
     more->count = 0;
 }
 
-/* The same but for a seam at its start, which is gone. */
-HAK_INLINE void hak_seams_append_inner(struct hak_seams *seams, struct hak_seams *more, size_t offset_bytes) {
-    for (unsigned i = 0; i < more->count; i++) {
-        if (more->units[i] != 0) {
-            hak_seams_add(seams, offset_bytes + ((size_t)more->units[i] << HAK_UNIT_SHIFT));
-        }
-    }
-    more->count = 0;
-}
-
 /* Cuts at `offset_bytes`: the seams from there on become those of the rest. */
 HAK_INLINE void hak_seams_cut(struct hak_seams *seams, size_t offset_bytes, struct hak_seams *rest) {
     unsigned count = seams->count;
