@@ -113,10 +113,3 @@ void hak_quarantine_forget(bool (*is_lost)(const void *block)) {
         old = next;
     }
 }
-
-size_t hak_quarantine_bytes(void) {
-    hak_lock_acquire(&hak_quarantine_lock);
-    size_t bytes = queue.bytes;
-    hak_lock_release(&hak_quarantine_lock);
-    return bytes;
-}

@@ -23,8 +23,6 @@ void *hak_quarantine_pop(bool to_be_emptied);
 /* Drops each block for which is_lost() is true: in the child of a fork, alone. */
 void hak_quarantine_forget(bool (*is_lost)(const void *block));
 
-size_t hak_quarantine_bytes(void);
-
 extern struct hak_lock hak_quarantine_lock;
 
 #endif

@@ -17,7 +17,6 @@
 #define ENCODED_PCREL_SDATA4   0x1Bu
 #define ENCODED_DATAREL_SDATA4 0x3Bu
 #define ENCODED_UDATA4         0x03u
-#define ENCODED_OMIT           0xFFu
 
 #define STATES_MAX 4u /* remembered one inside another */
 #define WORD_BYTES 8
