@@ -34,7 +34,7 @@
  * mapping. */
 #define CLOSED_BLOCK_BYTES(bytes) (hak_os_page_bytes() + (bytes) / 64)
 
-void hak_checked_prepare(unsigned mode) {
+void hak_checked_start(unsigned mode) {
     size_t quarantine_bytes = mode == HAK_FRONT_CHECKED ? (size_t)hak_options.check_quarantine_mb << MIB_SHIFT
                                                         : SAMPLED_QUARANTINE_BYTES;
     hak_trace_prepare(hak_options.check_frames, mode == HAK_FRONT_SAMPLED);
@@ -46,10 +46,6 @@ void hak_checked_prepare(unsigned mode) {
     hak_fatal_explain = hak_report_explain;
     hak_crash_catch();
     hak_front_set_modes(hak_front_modes() | mode, 0);
-}
-
-void hak_checked_start(void) {
-    hak_checked_prepare(HAK_FRONT_CHECKED);
 }
 
 static uint32_t thread_number(void) {

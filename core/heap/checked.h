@@ -14,11 +14,8 @@
 #include "heap/front.h"
 #include "os/lock.h"
 
-/* Begins the mode, in a constructor. */
-void hak_checked_start(void);
-
-/* What that mode of the front needs of the floor below, and sets the mode. */
-void hak_checked_prepare(unsigned mode);
+/* Begins HAK_FRONT_CHECKED, or HAK_FRONT_SAMPLED for sampled.c, in a constructor. */
+void hak_checked_start(unsigned mode);
 
 /* A zeroed block between guard pages; NULL when there cannot be one. errno is left alone. */
 void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift);

@@ -24,7 +24,7 @@
 
 void hak_sampled_start(void) {
     hak_tls.until_slow = HAK_NEVER_SLOW; /* what the thread has counted was for upkeep */
-    hak_checked_prepare(HAK_FRONT_SAMPLED);
+    hak_checked_start(HAK_FRONT_SAMPLED);
 }
 
 /* From half to one and a half times the option's, so that no program's own rhythm meets it. */

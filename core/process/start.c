@@ -39,7 +39,7 @@ __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(voi
     hak_fork_register();
     hak_report_prepare();
     if (hak_options.check) {
-        hak_checked_start();
+        hak_checked_start(HAK_FRONT_CHECKED);
     } else if (hak_options.guard_sample != 0) {
         hak_sampled_start();
     }
