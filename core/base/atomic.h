@@ -3,8 +3,7 @@
  *
  * There is no default order and no seq_cst here. At each call a comment beside it says, for an acquire or a
  * release, which function it pairs with ("pairs with ... in f()"), and for a relaxed access why that is
- * enough
- * ("relaxed: ..."); the test run checks that the comment is there.
+ * enough ("relaxed: ..."); the test run checks that the comment is there.
  */
 #ifndef HAK_BASE_ATOMIC_H
 #define HAK_BASE_ATOMIC_H

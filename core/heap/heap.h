@@ -174,8 +174,7 @@ uint32_t hak_heap_attached_count(void);
 
 /*
  * Returns everything that the heap holds, caches and warm slabs, so that any thread can use it. Its arrays
- * stay if keep_arrays. The owner calls, or the child of a fork for a dead owner's heap is not supported here:
- * see child.h.
+ * stay if keep_arrays. The owner calls; what the child of a fork does with the heaps of others: child.h.
  */
 void hak_heap_flush(struct heap *heap, bool keep_arrays);
 

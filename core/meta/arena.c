@@ -1,11 +1,11 @@
 /*
  * arena.c - see arena.h. A bump pointer over guarded chunks, and free lists by size in cache lines.
  *
- * Lists are exact in size; a request that finds its list empty bumps. Sizes are few (a header map per class,
- * a cache array per capacity, the records; large ones are rounded up), so freed memory finds its next user
- * soon; nothing is coalesced. Only where there is nothing left to bump is a larger piece split, and only
- * while all pieces of the size that is wanted are in use: so of each size there are never more than were in
- * use at once, and what is mapped does not grow with time.
+ * Lists are exact in size, but for rests of large pieces; a request that finds its list empty bumps. Sizes
+ * are few (a header map per class, a cache array per capacity, the records; large ones are rounded up), so
+ * freed memory finds its next user soon; nothing is coalesced. Only where there is nothing left to bump is a
+ * larger piece split, and only while all pieces of the size that is wanted are in use: so of each size there
+ * are never more than were in use at once, and what is mapped does not grow with time.
  */
 #include "meta/arena.h"
 #include "base/assert.h"

@@ -1,7 +1,7 @@
 /*
  * superslab_pool.h - the shared pool's state: which SuperSlab is in which tier, bucket and list.
  *
- * For superslab.c and purge.c alone. Every function here is called under hak_superslab_lock and makes no
+ * For this floor alone. Every function here is called under hak_superslab_lock and makes no
  * system call. Lists are edited nowhere else.
  */
 #ifndef HAK_SLAB_SUPERSLAB_POOL_H
