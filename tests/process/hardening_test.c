@@ -204,6 +204,19 @@ static int free_without_counting(void) {
     return 0;
 }
 
+/* A block is of another kind than one of its new size would be, and its tail goes page by page all the same.
+ */
+static int read_behind_a_cut_run(void) {
+    size_t kept_bytes = 300 * KIB;
+    unsigned char *block = malloc(900 * KIB);
+    CHECK(block != NULL && mallopt(M_MMAP_THRESHOLD, 256 * 1024) == 1);
+    memset(block, 0xA5, 900 * KIB);
+    CHECK(realloc(block, kept_bytes) == block);
+    CHECK(bytes_are(block, kept_bytes, 0xA5));
+    CHECK(bytes_are(launder(block + kept_bytes), 600 * KIB, 0));
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -215,6 +228,7 @@ static const struct {
     {"read-freed", read_freed},
     {"free-a-long-block", free_a_long_block},
     {"read-behind-realloc", read_behind_realloc},
+    {"read-behind-a-cut-run", read_behind_a_cut_run},
     {"grow", grow_by_small_steps},
 };
 
@@ -328,6 +342,7 @@ static void zero_on_free_leaves_nothing_behind_realloc(void **state) {
     (void)state;
     REQUIRE_HAK();
     run("read-behind-realloc", "HAKMEM_ZERO_ON_FREE=1");
+    run("read-behind-a-cut-run", "HAKMEM_ZERO_ON_FREE=1");
 }
 
 /* Its pages move: copying it each time would fault them all each time. */
