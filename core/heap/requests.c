@@ -119,10 +119,10 @@ void *hak_request_move(const char *function, void *block, size_t old_bytes, size
     return moved;
 }
 
-/* Nothing of the old contents may stay behind: what is cut off goes first, what is copied the large floor
- * wipes. */
+/* Nothing of the old contents may stay behind: what is cut off goes first, from the first OS page that is not
+ * asked for, whichever kind of block it is; what is copied the large floor wipes. */
 static void wipe_tail(void *block, size_t old_bytes, size_t bytes) {
-    size_t left_bytes = hak_large_good_size(bytes);
+    size_t left_bytes = hak_os_page_round(bytes);
     if (left_bytes < old_bytes) {
         hak_fill_freed((char *)block + left_bytes, old_bytes - left_bytes);
     }
