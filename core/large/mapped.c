@@ -82,15 +82,6 @@ static bool is_live_at(const struct hak_mapping *mapping, const void *p) {
     return mapping->state == HAK_MAPPING_LIVE && mapping->base == (uintptr_t)p;
 }
 
-/* Lock held on entry, released here; own_bytes have just become free. */
-static void unlock_after_free(size_t own_bytes, uint64_t now_ms) {
-    bool has_excess = hak_retain_is_over() || hak_mapping_totals.kept_count > hak_large_policy.kept_count_max;
-    hak_lock_release(&hak_large_lock);
-    if (has_excess) {
-        hak_release_excess(own_bytes, now_ms);
-    }
-}
-
 bool hak_mapped_free(struct hak_mapping *mapping, const void *p) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_large_lock);
@@ -101,7 +92,7 @@ bool hak_mapped_free(struct hak_mapping *mapping, const void *p) {
     hak_retain_touch(now_ms);
     size_t own_bytes = mapping->bytes; /* live_to_kept() may merge it with its neighbours */
     hak_mapping_live_to_kept(mapping);
-    unlock_after_free(own_bytes, now_ms);
+    (void)hak_release_unlock(own_bytes, now_ms);
     return true;
 }
 
@@ -119,7 +110,7 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
     size_t old_bytes = mapping->bytes;
     size_t end_bytes = old_bytes - bytes;
     if (end_bytes >= KEPT_END_BYTES_MIN && hak_mapping_cut(mapping, bytes)) {
-        unlock_after_free(end_bytes, now_ms);
+        (void)hak_release_unlock(end_bytes, now_ms);
         return;
     }
     void *end = (char *)mapping->base + bytes;

@@ -189,15 +189,6 @@ static bool release_step(size_t *left_bytes, uint64_t now_ms) {
     return step.mapping == NULL || outcome == UNMAPPED;
 }
 
-bool hak_release_age(size_t own_bytes) {
-    uint64_t now_ms = hak_os_now_ms();
-    hak_lock_acquire(&hak_large_lock);
-    hak_retain_touch(now_ms);
-    bool is_over = hak_retain_is_over();
-    hak_lock_release(&hak_large_lock);
-    return is_over && hak_release_excess(own_bytes, now_ms);
-}
-
 bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     size_t left_bytes = hak_larger(2 * own_bytes, hak_large_policy.release_bytes_max);
     unsigned calls = 0;
@@ -215,6 +206,13 @@ bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
     hak_hint_set(&hak_release_has_debt, has_debt);
     hak_lock_release(&hak_large_lock);
     return calls != 0;
+}
+
+bool hak_release_age(size_t own_bytes) {
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain_touch(now_ms);
+    return hak_release_unlock(own_bytes, now_ms);
 }
 
 /* Gives every empty extent back to the SuperSlab pool. */

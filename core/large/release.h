@@ -8,10 +8,8 @@
 #ifndef HAK_LARGE_RELEASE_H
 #define HAK_LARGE_RELEASE_H
 
-#include "base/compiler.h"
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "large/mapping.h"
+#include "large/retain.h"
 
 /*
  * Brings dirty memory down to its floor, by at most hak_large_policy.release_calls_max calls. A MiB of pages
@@ -23,6 +21,14 @@
  * them for a second after some in a row.
  */
 bool hak_release_excess(size_t own_bytes, uint64_t now_ms);
+
+/* What an operation ends with that has hak_large_lock and has just made own_bytes free: gives the lock back,
+ * and then what is too much, as above. */
+HAK_INLINE bool hak_release_unlock(size_t own_bytes, uint64_t now_ms) {
+    bool has_excess = hak_retain_is_over() || hak_mapping_totals.kept_count > hak_large_policy.kept_count_max;
+    hak_lock_release(&hak_large_lock);
+    return has_excess && hak_release_excess(own_bytes, now_ms);
+}
 
 /* Lets the floor fall with time and gives back what is above it then, as above; false if that is nothing.
  * Slow. */

@@ -108,13 +108,9 @@ static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
     if (hak_extent_is_surplus(extent)) {
         superslab = hak_extent_close(extent, &zero_units);
     }
-    bool is_over = hak_retain_is_over();
-    hak_lock_release(&hak_large_lock);
+    (void)hak_release_unlock(0, now_ms);
     if (superslab != NULL) {
         hak_superslab_give_whole(superslab, zero_units);
-    }
-    if (is_over) {
-        hak_release_excess(0, now_ms);
     }
 }
 
