@@ -268,7 +268,7 @@ static void give_back_some(struct heap *heap) {
         return;
     }
     if (hak_purge_is_owed()) {
-        (void)hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     } else if (heap->turns_due != 0) {
         heap->turns_due--;
         hak_purge_ragged();

@@ -84,8 +84,8 @@ static void give_back(struct heap *heap) {
     if (ages(HAK_RETAINER_SLABS)) {
         hak_purge_age();
     }
-    heap->has_given_back = (hak_purge_is_owed() && hak_purge_step()) || age_large() ||
-                           (hak_ragged_is_waiting() && look_after_ragged(heap));
+    heap->has_given_back = (hak_purge_is_owed() && hak_purge_step(HAK_PURGE_STEP_CALLS) != 0) ||
+                           age_large() || (hak_ragged_is_waiting() && look_after_ragged(heap));
 }
 
 /* As often as there is upkeep where nothing waits. */

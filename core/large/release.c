@@ -11,6 +11,7 @@
 #include "large/parked.h"
 #include "large/retain.h"
 #include "os/os.h"
+#include "slab/purge.h"
 
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)
@@ -107,12 +108,16 @@ static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
            pick(step, wanted_bytes, runs_first, !hak_refusals_were_many(&hak_retain.refusals, now_ms));
 }
 
-/* No lock. Unmapping part of a mapping fails when the kernel's limit of maps is reached; purging does not. */
-static enum outcome carry_out(const struct step *step) {
+/*
+ * No lock. Takes the calls that it makes from *calls_left. Unmapping part of a mapping fails when the
+ * kernel's limit of maps is reached; purging does not.
+ */
+static enum outcome carry_out(const struct step *step, unsigned *calls_left) {
     if (step->mapping == NULL && step->superslab != NULL) {
-        hak_superslab_give_whole(step->superslab, step->zero_units);
+        *calls_left -= hak_superslab_give_whole(step->superslab, step->zero_units, *calls_left);
         return POOLED;
     }
+    --*calls_left;
     if (step->mapping != NULL && hak_os_unmap((void *)step->start, step->bytes) == 0) {
         return UNMAPPED;
     }
@@ -168,44 +173,49 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
     return given_bytes;
 }
 
-/* One call's worth of what is above the floor, from *left_bytes; false when nothing more can be given back
- * now. */
-static bool release_step(size_t *left_bytes, uint64_t now_ms) {
+/* What an operation may still do. */
+struct budget {
+    size_t bytes;
+    unsigned calls; /* one of them, the last, may be two: an unmapping that fails, and a purge */
+};
+
+/* One call's worth of what is above the floor; false when nothing more can be given back now. */
+static bool release_step(struct budget *left, uint64_t now_ms) {
     struct step step = {.since_ms = now_ms - hak_smaller(now_ms, REFUSED_STEPS * hak_large_policy.proof_ms)};
     hak_lock_acquire(&hak_large_lock);
-    bool has_step = pick_excess(&step, *left_bytes, now_ms);
+    bool has_step = pick_excess(&step, left->bytes, now_ms);
     hak_lock_release(&hak_large_lock);
     if (!has_step) {
         return false;
     }
-    enum outcome outcome = carry_out(&step);
+    enum outcome outcome = carry_out(&step, &left->calls);
     hak_lock_acquire(&hak_large_lock);
     size_t given_bytes = settle(&step, outcome, now_ms);
     hak_retain_returned(step.mapping != NULL ? HAK_LARGE_MAPPINGS : HAK_LARGE_RUNS,
                         outcome == POOLED ? 0 : given_bytes, now_ms);
     hak_lock_release(&hak_large_lock);
-    *left_bytes -= hak_smaller(given_bytes, *left_bytes);
+    left->bytes -= hak_smaller(given_bytes, left->bytes);
     /* What cannot be unmapped now, the kernel's maps being used up, is not tried again in this operation. */
     return step.mapping == NULL || outcome == UNMAPPED;
 }
 
-bool hak_release_excess(size_t own_bytes, uint64_t now_ms) {
-    size_t left_bytes = hak_larger(2 * own_bytes, hak_large_policy.release_bytes_max);
-    unsigned calls = 0;
+bool hak_release_excess(size_t own_bytes, unsigned calls_max, uint64_t now_ms) {
+    struct budget left = {.bytes = hak_larger(2 * own_bytes, hak_large_policy.release_bytes_max),
+                          .calls = calls_max};
+    bool has_given = false;
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush();
     hak_lock_release(&hak_large_lock);
-    while (left_bytes >= HAK_UNIT_BYTES && calls < hak_large_policy.release_calls_max &&
-           release_step(&left_bytes, now_ms)) {
-        calls++;
+    while (left.bytes >= HAK_UNIT_BYTES && left.calls != 0 && release_step(&left, now_ms)) {
+        has_given = true;
     }
     hak_lock_acquire(&hak_large_lock);
     /* What failed is left alone for a while: no debt, or every operation would try it. */
     bool has_debt = hak_retain_is_over() && !hak_refusals_were_many(&hak_retain.refusals, now_ms) &&
-                    (left_bytes < HAK_UNIT_BYTES || calls == hak_large_policy.release_calls_max);
+                    (left.bytes < HAK_UNIT_BYTES || left.calls == 0);
     hak_hint_set(&hak_release_has_debt, has_debt);
     hak_lock_release(&hak_large_lock);
-    return calls != 0;
+    return has_given;
 }
 
 bool hak_release_age(size_t own_bytes) {
@@ -229,7 +239,7 @@ static void close_empty_extents(void) {
         if (superslab == NULL) {
             return;
         }
-        hak_superslab_give_whole(superslab, zero_units);
+        (void)hak_superslab_give_whole(superslab, zero_units, HAK_PURGE_STEP_CALLS);
     }
 }
 
@@ -256,7 +266,8 @@ static bool trim_step(struct trim *trim) {
     if (!has_step) {
         return false;
     }
-    enum outcome outcome = carry_out(&step);
+    unsigned calls_left = HAK_PURGE_STEP_CALLS; /* of each step */
+    enum outcome outcome = carry_out(&step, &calls_left);
     hak_lock_acquire(&hak_large_lock);
     trim->given_bytes += settle(&step, outcome, hak_retain.touched_ms);
     hak_lock_release(&hak_large_lock);

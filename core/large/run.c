@@ -102,15 +102,19 @@ void hak_run_zero(const struct hak_run *run, size_t bytes) {
 
 /* Lock held on entry, released here: what follows a step that made pages free. */
 static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
-    struct superslab *superslab = NULL;
-    uint32_t zero_units = 0;
     HAK_ASSERT(hak_extent_is_sound(extent));
-    if (hak_extent_is_surplus(extent)) {
-        superslab = hak_extent_close(extent, &zero_units);
+    if (!hak_extent_is_surplus(extent)) {
+        (void)hak_release_unlock(0, now_ms);
+        return;
     }
-    (void)hak_release_unlock(0, now_ms);
-    if (superslab != NULL) {
-        hak_superslab_give_whole(superslab, zero_units);
+    uint32_t zero_units;
+    struct superslab *superslab = hak_extent_close(extent, &zero_units);
+    bool is_over = hak_retain_is_over();
+    hak_lock_release(&hak_large_lock);
+    unsigned calls_max = hak_large_policy.release_calls_max;
+    calls_max -= hak_superslab_give_whole(superslab, zero_units, calls_max);
+    if (is_over) {
+        (void)hak_release_excess(0, calls_max, now_ms);
     }
 }
 

@@ -177,12 +177,12 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     return purge_dirty(dirty, purge);
 }
 
-bool hak_purge_step(void) {
+unsigned hak_purge_step(unsigned calls_max) {
     struct purge purge = {0};
-    while (purge.calls + HAK_THIN_CALLS_MAX <= HAK_PURGE_STEP_CALLS &&
-           purge.given_bytes < HAK_PURGE_STEP_BYTES && purge_once(0, false, &purge)) {
+    while (purge.calls + HAK_THIN_CALLS_MAX <= calls_max && purge.given_bytes < HAK_PURGE_STEP_BYTES &&
+           purge_once(0, false, &purge)) {
     }
-    return purge.calls != 0;
+    return purge.calls;
 }
 
 /* Whether nothing that could stay is to go back, now or at all: the program or the options say so. */
@@ -233,7 +233,7 @@ void hak_purge_settle(void) {
     }
     /* Others may free as fast as this purges: they pay for it themselves. */
     for (size_t steps = pieces_now(); steps != 0 && hak_purge_is_owed(); steps--) {
-        (void)hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     }
 }
 

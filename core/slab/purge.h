@@ -8,6 +8,9 @@
 #include "base/compiler.h"
 #include <stdint.h>
 
+#define HAK_PURGE_STEP_BYTES ((size_t)1024 * 1024)
+#define HAK_PURGE_STEP_CALLS 16u /* that one malloc or free may make to give memory back */
+
 /* Written under the SuperSlab lock: units were given back since a step last found nothing to do. */
 extern _Atomic bool hak_purge_debt;
 
@@ -20,15 +23,15 @@ HAK_INLINE bool hak_purge_is_owed(void) {
 }
 
 /*
- * Gives back what is above the floor and outside the LRU's bounds: at most HAK_PURGE_STEP_CALLS system calls,
- * none after the one that reaches HAK_PURGE_STEP_BYTES. False if it made none. Slow: no lock held.
+ * Gives back what is above the floor and outside the LRU's bounds: at most calls_max system calls, none after
+ * the one that reaches HAK_PURGE_STEP_BYTES. How many it made. Slow: no lock held.
  */
-bool hak_purge_step(void);
+unsigned hak_purge_step(unsigned calls_max);
 
 /* What an operation that frees blocks ends with: a step if one is owed. Slow: no lock held. */
 HAK_INLINE void hak_purge_pay(void) {
     if (hak_purge_is_owed()) {
-        (void)hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     }
 }
 
@@ -50,8 +53,5 @@ HAK_COLD void hak_purge_age(void);
 
 /* The floor is `bytes` of dirty free units from now on, in place of the one that adapts itself. */
 void hak_purge_set_floor(size_t bytes);
-
-#define HAK_PURGE_STEP_BYTES ((size_t)1024 * 1024)
-#define HAK_PURGE_STEP_CALLS 16u
 
 #endif

@@ -284,13 +284,13 @@ unsigned hak_superslab_split(struct superslab *s) {
     return was_huge;
 }
 
-void hak_superslab_give_whole(struct superslab *s, uint32_t zero_units) {
+unsigned hak_superslab_give_whole(struct superslab *s, uint32_t zero_units, unsigned calls_max) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
     s->emptied_ms = now_ms;
     hak_superslab_whole_to_free(s, zero_units);
     hak_lock_release(&hak_superslab_lock);
-    (void)hak_purge_step();
+    return hak_purge_step(calls_max);
 }
 
 struct hak_superslab_counts hak_superslab_count(void) {

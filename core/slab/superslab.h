@@ -79,7 +79,9 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero);
  * back. Slow: no lock held.
  */
 struct superslab *hak_superslab_take_whole(uint32_t *zero_units);
-void hak_superslab_give_whole(struct superslab *superslab, uint32_t zero_units);
+
+/* And back; then a step of purge.h, which makes the system calls that are returned, calls_max at most. */
+unsigned hak_superslab_give_whole(struct superslab *superslab, uint32_t zero_units, unsigned calls_max);
 
 /*
  * Before a part of it is purged: no huge page from now on, or the kernel would fill up again what was given

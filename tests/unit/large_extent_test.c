@@ -409,10 +409,38 @@ static void no_free_makes_more_than_16_calls_and_the_floor_is_kept(void **state)
         uint64_t calls = memory_calls();
         release(blocks[pick]);
         blocks[pick] = blocks[left - 1];
-        /* Besides: the SuperSlab pool may purge or unmap an extent that became empty. */
-        assert_in_range(memory_calls() - calls, 0, 2 * hak_large_policy.release_calls_max);
+        assert_in_range(memory_calls() - calls, 0, HAK_PURGE_STEP_CALLS);
     }
     assert_in_range(hak_large_count().dirty_bytes, 0, hak_large_policy.floor_bytes);
+    check_sound();
+}
+
+/* The extent that goes with the last of its runs, what waits of slabs' memory, and what is above the floor.
+ */
+static void a_free_that_closes_an_extent_makes_no_more_than_16_calls_either(void **state) {
+    (void)state;
+    enum { EXTENTS = 24, BLOCKS = 2 * EXTENTS };
+    static char *blocks[BLOCKS];
+    struct hak_large_policy policy = hak_large_policy;
+    hak_retain_set_floor(64 * MIB);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = must_alloc(1000 * KIB);
+        memset(blocks[i], 1, 1000 * KIB);
+    }
+    for (unsigned i = 0; i < BLOCKS; i += 2) {
+        release(blocks[i]);
+    }
+    release(blocks[BLOCKS - 1]); /* the empty extent that may stay */
+    hak_retain_set_floor(0);
+    unsigned most = 0;
+    for (unsigned i = 1; i < BLOCKS - 1; i += 2) {
+        uint64_t calls = memory_calls();
+        release(blocks[i]);
+        calls = memory_calls() - calls;
+        most = calls > most ? (unsigned)calls : most;
+    }
+    assert_in_range(most, HAK_PURGE_STEP_CALLS / 2, HAK_PURGE_STEP_CALLS);
+    hak_large_policy = policy;
     check_sound();
 }
 
@@ -818,6 +846,7 @@ int main(void) {
         TEST(runs_that_grow_again_and_again_are_copied),
         TEST(calloc_of_fresh_memory_touches_none_of_it),
         TEST(no_free_makes_more_than_16_calls_and_the_floor_is_kept),
+        TEST(a_free_that_closes_an_extent_makes_no_more_than_16_calls_either),
         TEST(the_last_empty_extent_is_purged_not_closed),
         TEST(a_superslab_takes_along_which_units_are_zero),
         TEST(cycles_that_go_bit_by_bit_raise_the_floor),

@@ -78,7 +78,7 @@ static void take_all(struct full *full) {
     uint32_t zero_units;
     struct superslab *whole = hak_superslab_take_whole(&zero_units);
     CHECK(whole != NULL);
-    hak_superslab_give_whole(whole, zero_units);
+    (void)hak_superslab_give_whole(whole, zero_units, HAK_PURGE_STEP_CALLS);
     struct slab *elsewhere[MANY];
     unsigned others = 0;
     for (unsigned have = 0; have < UNITS;) {
@@ -143,7 +143,7 @@ static void locked_pages_do_not_keep_steps_from_the_rest(void **state) {
     hak_purge_set_floor(0);
     for (unsigned step = 0; step < 4; step++) {
         clock_ms += 2000;
-        hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     }
     assert_true(hak_superslab_count().dirty_units <= before - 31);
     hak_purge_set_floor(PTRDIFF_MAX);
@@ -157,11 +157,11 @@ static void locked_pages_pause_their_superslab_alone(void **state) {
     size_t before = hak_superslab_count().dirty_units;
     hak_purge_set_floor(0);
     for (unsigned step = 0; step < 4; step++) {
-        hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     }
     assert_true(hak_superslab_count().dirty_units <= before - 31);
     unsigned calls = purge_calls;
-    hak_purge_step();
+    (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     assert_int_equal(purge_calls, calls); /* nor are they tried over and over */
     assert_false(hak_purge_is_owed());
     hak_purge_set_floor(PTRDIFF_MAX);

@@ -181,7 +181,7 @@ static void a_whole_superslab_comes_back_without_light_units(void **state) {
     give(a, 0, UNITS, false);
     struct superslab *s = hak_superslab_take_whole(&zero_units);
     assert_ptr_equal(s, hak_superslab_of(a[0]));
-    hak_superslab_give_whole(s, 0);
+    (void)hak_superslab_give_whole(s, 0, HAK_PURGE_STEP_CALLS);
     struct slab *slab = hak_superslab_take_units(1, 0); /* so that it is not empty */
     assert_ptr_equal(hak_superslab_of(slab), s);
     assert_null(hak_superslab_take_light());
@@ -322,17 +322,18 @@ static void whole_superslabs_are_lent_and_come_back(void **state) {
     struct slab *elsewhere = hak_superslab_take_units(1, 0);
     assert_ptr_not_equal(hak_superslab_of(elsewhere), whole);
     memset((void *)whole->base, 1, HAK_SUPERSLAB_BYTES);
-    hak_superslab_give_whole(whole, 0);
+    (void)hak_superslab_give_whole(whole, 0, HAK_PURGE_STEP_CALLS);
     assert_int_equal(hak_superslab_count().whole, before.whole);
     assert_int_equal(hak_superslab_count().empty, 1);
     assert_int_equal(hak_superslab_count().dirty_units, UNITS);
     assert_ptr_equal(hak_superslab_take_whole(&zero_units), whole);
     assert_int_equal(zero_units, 0);
-    hak_superslab_give_whole(whole, ~(uint32_t)5); /* two units are dirty, and stay so */
+    (void)hak_superslab_give_whole(whole, ~(uint32_t)5,
+                                   HAK_PURGE_STEP_CALLS); /* two units are dirty, and stay so */
     assert_int_equal(hak_superslab_count().dirty_units, 2);
     assert_ptr_equal(hak_superslab_take_whole(&zero_units), whole);
     assert_int_equal(zero_units, ~(uint32_t)5);
-    hak_superslab_give_whole(whole, 0);
+    (void)hak_superslab_give_whole(whole, 0, HAK_PURGE_STEP_CALLS);
     hak_superslab_give_units(elsewhere, false);
 }
 

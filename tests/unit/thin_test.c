@@ -105,7 +105,7 @@ static void what_is_thin_or_purged_is_not_in_use(void **state) {
     assert_in_range(hak_superslab_pool.retention.used_bytes, 0, full_bytes - SLABS * HAK_UNIT_BYTES / 2);
     hak_purge_set_floor(0);
     for (unsigned step = 0; step < SLABS; step++) {
-        hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     }
     assert_in_range(hak_superslab_pool.retention.used_bytes, 0, full_bytes - SLABS * HAK_UNIT_BYTES / 2);
 }
@@ -129,15 +129,15 @@ static void within_the_floor_thin_slabs_stay(void **state) {
     assert_int_equal(purge_calls, 0);
     assert_true(hak_superslab_count().thin_bytes > SLABS * HAK_UNIT_BYTES / 2);
     hak_purge_set_floor(0);
-    hak_purge_step();
+    (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     unsigned calls = purge_calls;
     assert_in_range(calls, 1, HAK_PURGE_STEP_CALLS);
     for (unsigned step = 0; step < SLABS; step++) {
-        hak_purge_step();
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     }
     assert_int_equal(hak_superslab_count().thin_bytes, 0);
     calls = purge_calls;
-    hak_purge_step();
+    (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     assert_int_equal(purge_calls, calls); /* each was purged once */
 }
 
