@@ -111,7 +111,7 @@ struct hak_stats {
     uint32_t version;      /* in: HAK_STATS_VERSION */
     uint32_t struct_bytes; /* in: sizeof(struct hak_stats) */
 
-    size_t live_bytes;     /* blocks with the program, at their usable size */
+    size_t live_bytes;     /* blocks with the program, at their usable size; in checked mode with red zones */
     size_t cached_bytes;   /* free blocks in threads' unified caches */
     size_t free_bytes;     /* free blocks in slabs, free page runs and kept mappings */
     size_t metadata_bytes; /* hakmem's own records, header maps and registry, as mapped */

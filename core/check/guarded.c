@@ -8,6 +8,9 @@
 #include "meta/registry.h"
 #include "os/os.h"
 
+/* The registry has a word for each unit of a guard. */
+#define GUARD_BYTES_MAX ((size_t)1024 * 1024 * 1024)
+
 static _Atomic size_t live_count;
 
 bool hak_guarded_covers(const void *address) {
@@ -46,7 +49,7 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
     size_t lead_bytes = is_wide ? align : page_bytes;
     size_t before_guard_bytes; /* from the mapping's start to the end of the block's last page */
     void *mapping;
-    if (bytes > HAK_BLOCK_BYTES_MAX - 2 * page_bytes ||
+    if (lead_bytes > GUARD_BYTES_MAX || bytes > HAK_BLOCK_BYTES_MAX - 2 * page_bytes ||
         __builtin_add_overflow(hak_os_page_round(bytes + (bytes == 0)), lead_bytes, &before_guard_bytes) ||
         before_guard_bytes > HAK_BLOCK_BYTES_MAX - HAK_UNIT_BYTES) {
         return NULL;

@@ -22,7 +22,8 @@ struct hak_guarded_range {
 
 /*
  * A block of `bytes` bytes (0 to HAK_BLOCK_BYTES_MAX) at a multiple of 1 << align_shift, at least 16; its
- * bytes are zero. NULL when there is no memory, or the kernel allows no more mappings.
+ * bytes are zero. NULL when there is no memory, the kernel allows no more mappings, or the guard before the
+ * block, as long as its alignment, would be longer than a GiB.
  */
 void *hak_guarded_alloc(size_t bytes, unsigned align_shift);
 

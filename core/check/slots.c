@@ -32,7 +32,9 @@ struct chunk {
 
 struct hak_lock hak_slots_lock = HAK_LOCK_INIT(HAK_RANK_RECORDS);
 
-static struct chunk *chunks; /* under lock */
+static struct chunk *chunks;   /* under lock */
+static size_t space_bytes;     /* under lock: of chunks, and of such as are about to be */
+static size_t space_bytes_max; /* const after start */
 
 /* All under lock. Slots of the size == in use + waiting + fresh. */
 static struct size {
@@ -111,9 +113,28 @@ static void link_locked(struct chunk *chunk, unsigned size) {
     }
 }
 
-/* Adds a chunk, whatever another thread did meanwhile. No lock held. False when there is no memory. */
+/* Whether there may be a chunk more; its address space is counted then. */
+static bool take_space(size_t bytes) {
+    hak_lock_acquire(&hak_slots_lock);
+    bool has_room = bytes <= space_bytes_max - space_bytes;
+    space_bytes += has_room ? bytes : 0;
+    hak_lock_release(&hak_slots_lock);
+    return has_room;
+}
+
+static void give_space_back(size_t bytes) {
+    hak_lock_acquire(&hak_slots_lock);
+    space_bytes -= bytes;
+    hak_lock_release(&hak_slots_lock);
+}
+
+/* Adds a chunk, whatever another thread did meanwhile. No lock held. False when there is no memory, or slots
+ * have what they may. */
 static bool grow(unsigned size) {
     size_t bytes = chunk_bytes(slot_bytes_of(size));
+    if (!take_space(bytes)) {
+        return false;
+    }
     struct chunk *chunk = hak_meta_alloc(sizeof *chunk);
     void *start;
     bool has_markers;
@@ -121,6 +142,7 @@ static bool grow(unsigned size) {
         if (chunk != NULL) {
             hak_meta_free(chunk, sizeof *chunk);
         }
+        give_space_back(bytes);
         return false;
     }
     chunk->start = (uintptr_t)start;
@@ -195,13 +217,18 @@ static int open_pages(const struct slot *slot, const struct hak_record *record) 
     return slot->is_reserved ? hak_os_allow(range.start, bytes) : hak_os_unguard(range.start, bytes);
 }
 
+void hak_slots_prepare(size_t bytes_max) {
+    space_bytes_max = bytes_max;
+}
+
+bool hak_slot_is_for(size_t bytes, unsigned align_shift) {
+    return size_for(bytes, (size_t)1 << align_shift) != SIZES;
+}
+
 void *hak_slot_open(size_t bytes, unsigned align_shift) {
     struct hak_record record = {.bytes = bytes, .align_shift = (uint8_t)align_shift};
     size_t align = (size_t)1 << align_shift;
     unsigned size = size_for(bytes, align);
-    if (size == SIZES) {
-        return NULL;
-    }
     struct slot *slot = take(size, false);
     if (slot == NULL) {
         slot = take(size, !grow(size));

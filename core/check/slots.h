@@ -17,9 +17,16 @@
 
 #include "check/records.h"
 
+/* Once, in a constructor: how much address space slots may take. */
+void hak_slots_prepare(size_t space_bytes_max);
+
+/* Whether there are slots for such blocks. */
+bool hak_slot_is_for(size_t bytes, unsigned align_shift);
+
 /*
- * A block of `bytes` zeroed bytes at a multiple of 1 << align_shift, at least 16. NULL when no slot is as
- * large, too many are in use, or the kernel refuses. It has no record until hak_records_enter().
+ * A block of `bytes` zeroed bytes at a multiple of 1 << align_shift, at least 16, which there are slots for.
+ * NULL when all are in use that there may be, or the kernel refuses. It has no record until
+ * hak_records_enter().
  */
 void *hak_slot_open(size_t bytes, unsigned align_shift);
 

@@ -26,7 +26,9 @@
 
 #define MIB_SHIFT 20
 
-#define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
+#define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024)    /* some 1000 closed blocks */
+#define SLOTS_SPACE_MAX          ((size_t)1024 * 1024 * 1024) /* twice what those have that may be in use */
+#define SLOTS_PARTS_OF_SPACE     8u
 #define GUARDED_LIVE_MAX         16384u /* two kernel mappings each, of 65 530 that a process may have */
 #define CATCH_EVERY              64u    /* guarded allocations: a look at who handles SIGSEGV */
 
@@ -42,6 +44,7 @@ void hak_checked_start(unsigned mode) {
         hak_warn_other_malloc(mode == HAK_FRONT_CHECKED ? "CHECK" : "GUARD_SAMPLE", STDERR_FILENO);
     }
     hak_records_prepare();
+    hak_slots_prepare(hak_smaller(SLOTS_SPACE_MAX, hak_os_space_limit() / SLOTS_PARTS_OF_SPACE));
     hak_quarantine_prepare(quarantine_bytes);
     hak_fatal_explain = hak_report_explain;
     hak_crash_catch();
@@ -134,12 +137,14 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
 }
 
 static void *obtain_slot(size_t bytes, struct hak_record *record) {
-    void *block = hak_slot_open(bytes, record->align_shift);
-    if (block == NULL) {
-        return obtain_guarded(bytes, record); /* most of all: it is too large */
+    if (!hak_slot_is_for(bytes, record->align_shift)) {
+        return obtain_guarded(bytes, record);
     }
+    void *block = hak_slot_open(bytes, record->align_shift);
     record->kind = HAK_RECORD_GUARDED;
-    catch_now_and_then();
+    if (block != NULL) {
+        catch_now_and_then();
+    }
     return block;
 }
 

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -49,6 +50,16 @@ unsigned hak_os_find_page_shift(void) {
     unsigned shift = hak_log2(bytes != 0 ? bytes : DEFAULT_PAGE_BYTES);
     hak_atomic_store_relaxed(&hak_os_known_page_shift, (uint8_t)shift); /* relaxed: as where it is read */
     return shift;
+}
+
+static size_t limit_of(int resource) {
+    struct rlimit limit;
+    bool is_limited = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return is_limited ? limit.rlim_cur : SIZE_MAX;
+}
+
+size_t hak_os_space_limit(void) {
+    return hak_smaller(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
 }
 
 /* The C library's wrapper for it lies on pages that few programs need. */

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -346,6 +347,20 @@ static void a_child_forgets_what_waits_in_the_quarantine(void **state) {
     assert_string_equal(child.err, "");
 }
 
+/* The registry would have a word for each unit of a guard as long as that. */
+static void an_alignment_of_terabytes_takes_no_memory(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    long before_kib = usage.ru_maxrss;
+    for (unsigned shift = 30; shift < 47; shift++) {
+        free(memalign((size_t)1 << shift, 100)); /* there may be none */
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    assert_in_range(usage.ru_maxrss - before_kib, 0, 8 * 1024);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "leave") == 0) {
         return leave_some(NULL);
@@ -357,6 +372,7 @@ int main(int argc, char **argv) {
         return use_what_waited_in_a_child();
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_alignment_of_terabytes_takes_no_memory), /* first: it looks at the peak */
         cmocka_unit_test(the_usable_size_is_what_was_asked_for),
         cmocka_unit_test(a_walk_visits_each_block_with_its_size),
         cmocka_unit_test(statistics_count_what_lies_between_guard_pages),

@@ -261,6 +261,24 @@ static int take_and_give_with_little_room(void) {
 }
 
 /* In a slot, and in a mapping of its own. */
+/* Slots stay, and have address space: little of it where the process has little. */
+static int fill_little_space(void) {
+    enum { BLOCKS = 150 * 1024 * 1024 / 5000 };
+    unsigned sampled = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        sampled += is_sampled(launder(malloc(5000)), 5000);
+    }
+    CHECK(sampled > 100); /* in chunks of 64 slots of 64 KiB: eight */
+    return 0;
+}
+
+static int start_with_little_space(void) {
+    rlim_t limit = 300 * MIB;
+    CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
+    execl(own_path(), "sampling", "fill-little-space", (char *)NULL);
+    return 1;
+}
+
 static int shrink_without_memory(void) {
     static const size_t sizes[] = {5000, 900 * KIB};
     char *blocks[COUNT_OF(sizes)];
@@ -383,6 +401,12 @@ static void what_waits_gives_way_when_memory_is_short(void **state) {
     assert_part_succeeds("short-of-memory", "HAKMEM_GUARD_SAMPLE=1");
 }
 
+static void where_address_space_is_little_slots_take_little(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_part_succeeds("little-space", "HAKMEM_GUARD_SAMPLE=1");
+}
+
 static void a_block_that_is_to_be_smaller_stays_when_there_is_no_memory(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -398,6 +422,12 @@ int main(int argc, char **argv) {
     }
     if (argc == 2 && strcmp(argv[1], "short-of-memory") == 0) {
         return take_and_give_with_little_room();
+    }
+    if (argc == 2 && strcmp(argv[1], "little-space") == 0) {
+        return start_with_little_space();
+    }
+    if (argc == 2 && strcmp(argv[1], "fill-little-space") == 0) {
+        return fill_little_space();
     }
     if (argc == 2 && strcmp(argv[1], "shrink") == 0) {
         return shrink_without_memory();
@@ -418,6 +448,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(samples_have_time_between_them),
         cmocka_unit_test(faults_elsewhere_cost_hardly_more),
         cmocka_unit_test(what_waits_gives_way_when_memory_is_short),
+        cmocka_unit_test(where_address_space_is_little_slots_take_little),
         cmocka_unit_test(a_block_that_is_to_be_smaller_stays_when_there_is_no_memory),
         cmocka_unit_test(what_sampled_blocks_have_is_resident),
     };

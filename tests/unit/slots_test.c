@@ -90,7 +90,7 @@ static bool can_be_read(const char *byte) {
 }
 
 static char *open_slot(size_t bytes, unsigned align_shift) {
-    char *block = hak_slot_open(bytes, align_shift);
+    char *block = hak_slot_is_for(bytes, align_shift) ? hak_slot_open(bytes, align_shift) : NULL;
     if (block != NULL) {
         struct hak_record record = {.address = (uintptr_t)block,
                                     .bytes = bytes,
@@ -456,6 +456,7 @@ A_CHILD(a_chunk_is_used_but_for_its_last_slot, where_pages_are_small, use_whole_
 
 static int open_probe(void **state) {
     (void)state;
+    hak_slots_prepare(SIZE_MAX);
     return pipe(probe);
 }
 

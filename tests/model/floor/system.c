@@ -198,6 +198,10 @@ void hak_os_random(void *bytes, size_t count) {
     memset(bytes, 1, count);
 }
 
+size_t hak_os_space_limit(void) {
+    return SIZE_MAX;
+}
+
 bool hak_os_is_secure(void) {
     return false;
 }
