@@ -3,6 +3,7 @@
  * slabs hold. Larger ones have mappings of their own (guarded.h).
  */
 #include "check/slots.h"
+#include "base/assert.h"
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/config.h"
@@ -229,6 +230,7 @@ void *hak_slot_open(size_t bytes, unsigned align_shift) {
     struct hak_record record = {.bytes = bytes, .align_shift = (uint8_t)align_shift};
     size_t align = (size_t)1 << align_shift;
     unsigned size = size_for(bytes, align);
+    HAK_ASSERT(size < SIZES);
     struct slot *slot = take(size, false);
     if (slot == NULL) {
         slot = take(size, !grow(size));

@@ -26,9 +26,7 @@
 
 #define MIB_SHIFT 20
 
-#define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024)    /* some 1000 closed blocks */
-#define SLOTS_SPACE_MAX          ((size_t)1024 * 1024 * 1024) /* twice what those have that may be in use */
-#define SLOTS_PARTS_OF_SPACE     8u
+#define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
 #define GUARDED_LIVE_MAX         16384u /* two kernel mappings each, of 65 530 that a process may have */
 #define CATCH_EVERY              64u    /* guarded allocations: a look at who handles SIGSEGV */
 
@@ -44,7 +42,6 @@ void hak_checked_start(unsigned mode) {
         hak_warn_other_malloc(mode == HAK_FRONT_CHECKED ? "CHECK" : "GUARD_SAMPLE", STDERR_FILENO);
     }
     hak_records_prepare();
-    hak_slots_prepare(hak_smaller(SLOTS_SPACE_MAX, hak_os_space_limit() / SLOTS_PARTS_OF_SPACE));
     hak_quarantine_prepare(quarantine_bytes);
     hak_fatal_explain = hak_report_explain;
     hak_crash_catch();
@@ -66,8 +63,8 @@ static void catch_now_and_then(void) {
     }
 }
 
-static void *obtain_guarded(size_t bytes, struct hak_record *record) {
-    void *block = hak_guarded_alloc(bytes, record->align_shift);
+/* What a request for pages between guards came to. */
+static void *note_guarded(void *block, struct hak_record *record) {
     record->kind = block != NULL ? HAK_RECORD_GUARDED : HAK_RECORD_INLINE;
     if (block != NULL) {
         catch_now_and_then();
@@ -81,9 +78,9 @@ static void *obtain(size_t bytes, size_t align, struct hak_record *record) {
     if (class_bytes != 0) {
         return hak_alloc_plain(class_bytes);
     }
-    record->kind = HAK_RECORD_INLINE;
-    void *block = hak_guarded_live() < GUARDED_LIVE_MAX ? obtain_guarded(bytes, record) : NULL;
-    if (block != NULL) {
+    void *block =
+        hak_guarded_live() < GUARDED_LIVE_MAX ? hak_guarded_alloc(bytes, record->align_shift) : NULL;
+    if (note_guarded(block, record) != NULL) {
         return block;
     }
     bool is_zero;
@@ -137,15 +134,9 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
 }
 
 static void *obtain_slot(size_t bytes, struct hak_record *record) {
-    if (!hak_slot_is_for(bytes, record->align_shift)) {
-        return obtain_guarded(bytes, record);
-    }
-    void *block = hak_slot_open(bytes, record->align_shift);
-    record->kind = HAK_RECORD_GUARDED;
-    if (block != NULL) {
-        catch_now_and_then();
-    }
-    return block;
+    void *block = hak_slot_is_for(bytes, record->align_shift) ? hak_slot_open(bytes, record->align_shift)
+                                                              : hak_guarded_alloc(bytes, record->align_shift);
+    return note_guarded(block, record);
 }
 
 void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift) {

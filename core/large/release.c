@@ -11,7 +11,6 @@
 #include "large/parked.h"
 #include "large/retain.h"
 #include "os/os.h"
-#include "slab/purge.h"
 
 /* Less than this is not left of a kept piece when its end is given back: nothing of use would fit it. */
 #define PIECE_BYTES_MIN ((size_t)1024 * 1024)

@@ -10,6 +10,7 @@
 
 #include "large/mapping.h"
 #include "large/retain.h"
+#include "slab/purge.h"
 
 /*
  * Brings dirty memory down to its floor, by at most calls_max system calls, or one more. A MiB of pages takes
@@ -23,11 +24,11 @@
 bool hak_release_excess(size_t own_bytes, unsigned calls_max, uint64_t now_ms);
 
 /* What an operation ends with that has hak_large_lock and has just made own_bytes free: gives the lock back,
- * and then what is too much, as above, by hak_large_policy.release_calls_max. */
+ * and then what is too much, as above, by HAK_PURGE_STEP_CALLS. */
 HAK_INLINE bool hak_release_unlock(size_t own_bytes, uint64_t now_ms) {
     bool has_excess = hak_retain_is_over() || hak_mapping_totals.kept_count > hak_large_policy.kept_count_max;
     hak_lock_release(&hak_large_lock);
-    return has_excess && hak_release_excess(own_bytes, hak_large_policy.release_calls_max, now_ms);
+    return has_excess && hak_release_excess(own_bytes, HAK_PURGE_STEP_CALLS, now_ms);
 }
 
 /* Lets the floor fall with time and gives back what is above it then, as above; false if that is nothing.

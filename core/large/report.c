@@ -121,7 +121,7 @@ struct hak_large_counts hak_large_count(void) {
 
 void hak_large_pay_debt(void) {
     if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_release_has_debt))) { /* relaxed: a hint */
-        hak_release_excess(0, hak_large_policy.release_calls_max, hak_os_now_ms());
+        hak_release_excess(0, HAK_PURGE_STEP_CALLS, hak_os_now_ms());
     }
 }
 

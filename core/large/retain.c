@@ -31,7 +31,6 @@ HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
     .floor_live_shift = 3,
     .proof_count = 2,
     .proof_ms = 1000,
-    .release_calls_max = 16,
     .release_bytes_max = 16 * MIB,
     .kept_count_max = 64,
     .move_min_bytes = (size_t)128 * 1024,

@@ -22,15 +22,13 @@ extern struct hak_lock hak_large_lock;
 
 /* Const once threads exist, or written under hak_large_lock. */
 struct hak_large_policy {
-    size_t floor_bytes;         /* dirty bytes that may always stay */
-    unsigned floor_live_shift;  /* and the live bytes shifted right by this */
-    unsigned proof_count;       /* cycles in a row that prove one */
-    uint64_t proof_ms;          /* how soon a cycle's memory must be wanted again; also the step of ageing */
-    unsigned release_calls_max; /* system calls that one operation may make to give memory back */
-    size_t
-        release_bytes_max; /* and what it may give back by them, less than 1 MiB more or less, of others' */
-    size_t kept_count_max; /* free mappings kept, whatever their size */
-    size_t move_min_bytes; /* realloc moves pages instead of copying from this size up, see run.c */
+    size_t floor_bytes;        /* dirty bytes that may always stay */
+    unsigned floor_live_shift; /* and the live bytes shifted right by this */
+    unsigned proof_count;      /* cycles in a row that prove one */
+    uint64_t proof_ms;         /* how soon a cycle's memory must be wanted again; also the step of ageing */
+    size_t release_bytes_max;  /* of others' that one operation may give back, 1 MiB more or less */
+    size_t kept_count_max;     /* free mappings kept, whatever their size */
+    size_t move_min_bytes;     /* realloc moves pages instead of copying from this size up, see run.c */
     _Atomic size_t parked_bytes_max; /* the longest run that is parked (parked.h); read without the lock */
     size_t cut_bytes_max;   /* a kept piece is cut within its first so many bytes: each 4 GiB of them want a
                                leaf */

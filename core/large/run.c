@@ -111,10 +111,9 @@ static void unlock_after_free(struct hak_extent *extent, uint64_t now_ms) {
     struct superslab *superslab = hak_extent_close(extent, &zero_units);
     bool is_over = hak_retain_is_over();
     hak_lock_release(&hak_large_lock);
-    unsigned calls_max = hak_large_policy.release_calls_max;
-    calls_max -= hak_superslab_give_whole(superslab, zero_units, calls_max);
+    unsigned calls = hak_superslab_give_whole(superslab, zero_units, HAK_PURGE_STEP_CALLS);
     if (is_over) {
-        (void)hak_release_excess(0, calls_max, now_ms);
+        (void)hak_release_excess(0, HAK_PURGE_STEP_CALLS - calls, now_ms);
     }
 }
 

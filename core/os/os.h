@@ -153,7 +153,7 @@ int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_byt
 
 /* For the constructor: what the process's limits let it map (RLIMIT_AS, RLIMIT_DATA); SIZE_MAX without one.
  */
-size_t hak_os_space_limit(void);
+HAK_COLD size_t hak_os_space_limit(void);
 
 /* For the constructor: processors that the process may run on, at most 1024; 1 if that cannot be told. */
 unsigned hak_os_processors(void);
