@@ -217,10 +217,7 @@ static int read_behind_a_cut_run(void) {
     return 0;
 }
 
-static const struct {
-    const char *name;
-    int (*run)(void);
-} modes[] = {
+static const struct part modes[] = {
     {"load", load},
     {"free-without-counting", free_without_counting},
     {"addresses", print_addresses},
@@ -385,10 +382,9 @@ static void a_fault_is_told_in_one_write(void **state) {
 }
 
 int main(int argc, char **argv) {
-    for (size_t i = 0; argc > 1 && i < COUNT_OF(modes); i++) {
-        if (strcmp(modes[i].name, argv[1]) == 0) {
-            return modes[i].run();
-        }
+    const struct part *mode = part_asked_for(modes, COUNT_OF(modes), argc, argv);
+    if (mode != NULL) {
+        return mode->run();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(freed_memory_holds_what_the_program_left_there),

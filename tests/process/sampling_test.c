@@ -413,33 +413,26 @@ static void a_block_that_is_to_be_smaller_stays_when_there_is_no_memory(void **s
     assert_part_succeeds("shrink", "HAKMEM_GUARD_SAMPLE=1");
 }
 
+static int allocate_few(void) {
+    return allocate_on_threads(1000, 10) != 0 || keep(1000) != 0;
+}
+
+static const struct part parts[] = {
+    {"few", allocate_few},
+    {"many", keep_many},
+    {"short-of-memory", take_and_give_with_little_room},
+    {"little-space", start_with_little_space},
+    {"fill-little-space", fill_little_space},
+    {"shrink", shrink_without_memory},
+    {"resident", ask_what_is_resident},
+    {"barriers", pass_barriers},
+    {"spaced", look_at_spaces},
+};
+
 int main(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], "few") == 0) {
-        return allocate_on_threads(1000, 10) != 0 || keep(1000) != 0;
-    }
-    if (argc == 2 && strcmp(argv[1], "many") == 0) {
-        return keep_many();
-    }
-    if (argc == 2 && strcmp(argv[1], "short-of-memory") == 0) {
-        return take_and_give_with_little_room();
-    }
-    if (argc == 2 && strcmp(argv[1], "little-space") == 0) {
-        return start_with_little_space();
-    }
-    if (argc == 2 && strcmp(argv[1], "fill-little-space") == 0) {
-        return fill_little_space();
-    }
-    if (argc == 2 && strcmp(argv[1], "shrink") == 0) {
-        return shrink_without_memory();
-    }
-    if (argc == 2 && strcmp(argv[1], "resident") == 0) {
-        return ask_what_is_resident();
-    }
-    if (argc == 2 && strcmp(argv[1], "barriers") == 0) {
-        return pass_barriers();
-    }
+    const struct part *part = part_asked_for(parts, COUNT_OF(parts), argc, argv);
     if (argc == 2) {
-        return strcmp(argv[1], "spaced") == 0 ? look_at_spaces() : run_kind(argv[1]);
+        return part != NULL ? part->run() : run_kind(argv[1]);
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_of_n_allocations_is_sampled),

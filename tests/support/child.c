@@ -160,6 +160,15 @@ void assert_part_succeeds(const char *part, const char *setting) {
     assert_child_succeeded(&child);
 }
 
+const struct part *part_asked_for(const struct part *parts, size_t count, int argc, char **argv) {
+    for (size_t i = 0; argc == 2 && i < count; i++) {
+        if (strcmp(parts[i].name, argv[1]) == 0) {
+            return &parts[i];
+        }
+    }
+    return NULL;
+}
+
 const char *own_path(void) {
     static char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);

@@ -59,6 +59,14 @@ void assert_function_succeeds(int (*function)(void *context));
  */
 void assert_part_succeeds(const char *part, const char *setting);
 
+struct part {
+    const char *name;
+    int (*run)(void); /* returns the exit status */
+};
+
+/* For main(): the part that the program was started for; NULL when that is none of them. */
+const struct part *part_asked_for(const struct part *parts, size_t count, int argc, char **argv);
+
 /* Path of the running program, and of a file beside it (static buffers). */
 const char *own_path(void);
 const char *path_beside(const char *name);

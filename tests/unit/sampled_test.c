@@ -154,10 +154,7 @@ static int most(void) {
     return 0;
 }
 
-static const struct part {
-    const char *name;
-    int (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
     {"intervals", intervals},
     {"intervals_of_metered", intervals_of_metered},
     {"first_intervals", first_intervals},
@@ -199,10 +196,9 @@ static void so_many_live_and_not_one_more(void **state) {
 }
 
 int main(int argc, char **argv) {
-    for (size_t i = 0; argc == 2 && i < COUNT_OF(parts); i++) {
-        if (strcmp(parts[i].name, argv[1]) == 0) {
-            return parts[i].run();
-        }
+    const struct part *part = part_asked_for(parts, COUNT_OF(parts), argc, argv);
+    if (part != NULL) {
+        return part->run();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intervals_are_half_to_one_and_a_half_times_n),

@@ -326,21 +326,18 @@ static void they_do_in_a_process_that_samples(void **state) {
     assert_part_succeeds("sampling", "HAKMEM_GUARD_SAMPLE=1000");
 }
 
+static const struct part parts[] = {
+    {"falls", what_was_raised_falls},
+    {"share", what_was_raised_by_a_share_falls},
+    {"beyond", what_was_raised_beyond_the_option_falls},
+    {"waited", what_has_waited_goes},
+    {"sampling", what_was_raised_falls_while_sampling},
+};
+
 int main(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], "falls") == 0) {
-        return what_was_raised_falls();
-    }
-    if (argc == 2 && strcmp(argv[1], "share") == 0) {
-        return what_was_raised_by_a_share_falls();
-    }
-    if (argc == 2 && strcmp(argv[1], "beyond") == 0) {
-        return what_was_raised_beyond_the_option_falls();
-    }
-    if (argc == 2 && strcmp(argv[1], "waited") == 0) {
-        return what_has_waited_goes();
-    }
-    if (argc == 2 && strcmp(argv[1], "sampling") == 0) {
-        return what_was_raised_falls_while_sampling();
+    const struct part *part = part_asked_for(parts, COUNT_OF(parts), argc, argv);
+    if (part != NULL) {
+        return part->run();
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_fall_though_caches_serve_everything),
