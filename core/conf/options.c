@@ -45,6 +45,7 @@ __attribute__((section(".data.rel.ro.hak_options"))) struct hak_options hak_opti
         /* clang-format on */
         .base_floor_kib = HAK_BASE_FLOOR_KIB,
     .pinned_pages = HAK_PINNED_PAGES,
+    .parked_shards = HAK_PARKED_SHARDS,
 };
 
 enum pass { PASS_PROFILE, PASS_SINGLE, PASS_LISTS, PASS_COUNT };
@@ -252,6 +253,7 @@ static HAK_AT_START void scale(struct hak_options *options, unsigned processors)
     if (times != 1) {
         options->retain_mb *= times;
         options->pinned_pages *= times;
+        options->parked_shards = (uint32_t)hak_smaller(options->parked_shards * times, HAK_PARKED_SHARDS_MAX);
     }
 }
 

@@ -19,8 +19,10 @@
 #define HAK_OPTIONS_ALIGN_BYTES 65536
 #endif
 
-#define HAK_BASE_FLOOR_KIB 1024u /* where no container sets a limit */
-#define HAK_PINNED_PAGES   1536u /* on up to seven processors */
+#define HAK_BASE_FLOOR_KIB    1024u /* where no container sets a limit */
+#define HAK_PINNED_PAGES      1536u /* on up to seven processors, */
+#define HAK_PARKED_SHARDS     4u    /* likewise; at most */
+#define HAK_PARKED_SHARDS_MAX 32u
 
 #define HAK_OPTION_PATH_BYTES 1024u /* with the terminating zero */
 
@@ -37,6 +39,7 @@ struct hak_options {
     /* These have no row. */
     uint32_t base_floor_kib; /* of free memory that may always stay, of slabs and of large blocks each */
     uint32_t pinned_pages;   /* of 4 KiB, that foreign blocks in caches may pin in all (heap/homeward.h) */
+    uint32_t parked_shards;  /* that threads share for the page runs that they freed last (large/parked.h) */
 } __attribute__((aligned(HAK_OPTIONS_ALIGN_BYTES)));
 
 extern struct hak_options hak_options;

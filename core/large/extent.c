@@ -29,16 +29,16 @@ static void forget_freed(struct hak_extent *extent, unsigned page, unsigned end)
 
 static void set_handed(struct hak_extent *extent, unsigned page, unsigned pages) {
     /* relaxed: the run's owner stores it; the program orders that before a free in another thread */
-    hak_atomic_store_relaxed(&extent->handed_pages[page], (uint16_t)pages);
+    hak_atomic_store_relaxed(&extent->handed[page].number, (uint16_t)pages);
 }
 
 bool hak_extent_is_handed(const struct hak_extent *extent, unsigned page) {
-    return hak_atomic_load_relaxed(&extent->handed_pages[page]) != 0; /* relaxed: as in set_handed() */
+    return hak_atomic_load_relaxed(&extent->handed[page].number) != 0; /* relaxed: as in set_handed() */
 }
 
 bool hak_extent_claim(struct hak_extent *extent, unsigned page) {
     /* relaxed: only which of two frees came first matters */
-    return hak_atomic_exchange_relaxed(&extent->handed_pages[page], (uint16_t)0) != 0;
+    return hak_atomic_exchange_relaxed(&extent->handed[page].number, (uint16_t)0) != 0;
 }
 
 static unsigned unit_pages(void) {

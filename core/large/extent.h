@@ -17,6 +17,12 @@
 #include "os/os.h"
 #include "slab/superslab.h"
 
+/* So far apart that the numbers of runs of eight pages, which nearly all exceed, are on cache lines of their
+ * own: threads that free and take runs of one extent do not write one line. */
+struct hak_handed {
+    _Alignas(HAK_CACHE_LINE_BYTES / 8) _Atomic uint16_t number;
+};
+
 /*
  * Owner: this floor, under hak_large_lock. Invariant: the runs tile `pages`; free_pages + held_pages + pages
  * of live runs == pages; `dirty` holds pages of free runs alone; no two free runs touch; freed_pages[i] is 0
@@ -42,7 +48,7 @@ struct hak_extent {
      * while it is parked, on its way to or from there (parked.h), and where none starts. A free swaps it for
      * 0, with or without the lock.
      */
-    _Atomic uint16_t handed_pages[HAK_EXTENT_PAGES_MAX];
+    struct hak_handed handed[HAK_EXTENT_PAGES_MAX];
     /* Two free runs never touch, so of pages 2i and 2i+1 at most one starts a free run. */
     struct hak_run_node nodes[HAK_EXTENT_PAGES_MAX / 2];
 };
@@ -86,7 +92,7 @@ HAK_INLINE uint16_t hak_extent_handed(const struct hak_extent *extent, const voi
         return 0;
     }
     /* relaxed: the owner got the block in a way that orders it */
-    return hak_atomic_load_relaxed(&extent->handed_pages[hak_os_pages_in(offset)]);
+    return hak_atomic_load_relaxed(&extent->handed[hak_os_pages_in(offset)].number);
 }
 
 /* Its OS pages. */

@@ -38,8 +38,8 @@ static const char *fault_of_run(const struct hak_extent *extent, unsigned page, 
         return "extent: free neighbours are not joined";
     }
     for (unsigned i = page; i < end; i++) {
-        /* relaxed: any thread may swap a live run's length for 0 and back at any time */
-        unsigned handed_pages = hak_atomic_load_relaxed(&extent->handed_pages[i]) & HAK_HANDED_PAGES;
+        /* relaxed: any thread may swap a live run's number for 0 and back at any time */
+        unsigned handed_pages = hak_atomic_load_relaxed(&extent->handed[i].number) & HAK_HANDED_PAGES;
         if (handed_pages != 0 && (state != RUN_LIVE || i != page || handed_pages != end - page)) {
             return "extent: a run is handed out that is not live, or at another length";
         }

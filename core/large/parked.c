@@ -1,29 +1,20 @@
 /*
  * parked.c - see parked.h.
  *
- * Invariant: a run is in at most one slot, and one that is has handed_pages 0. Whoever swaps a run's
- * handed_pages to 0 (a free), or a slot's run for nothing (a request, an eviction, the flush), owns the run
+ * Invariant: a run is in at most one slot, and one that is has number 0 in its extent. Whoever swaps a
+ * run's number to 0 (a free), or a slot's run for nothing (a request, an eviction, the flush), owns the run
  * until his next store. So of two frees of one block one fails, goes to the slow path and finds there what it
- * is. A shard's sum and the rows that it notes to be filled are hints: threads that note something at the
- * same moment may lose it, until one of them looks at all slots.
+ * is.
  */
 #include "large/parked.h"
-#include "base/assert.h"
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "base/hint.h"
+#include "conf/options.h"
+#include "large/parked_slots.h"
 #include "large/retain.h"
+#include "meta/arena.h"
 #include "os/os.h"
-
-/*
- * Rows of slots: one for each length below 16 pages, eight for each doubling above. A slot holds a run's
- * address with its length in pages in the low bits, or 0.
- */
-#define PAGES_MAX  ((unsigned)(HAK_PARKED_BYTES_MAX / 4096))
-#define ROWS       34u /* of what a request of PAGES_MAX looks for, too */
-#define WAYS       4u
-#define SLOTS      (ROWS * WAYS)
-#define PAGES_MASK ((uintptr_t)0xFFF)
 
 /* A request finds runs that are longer by this part of what it needs. */
 #define LONGER_SHIFT 3u
@@ -41,48 +32,59 @@
 #define MUCH_LIVE_BYTES ((size_t)8 * 1024 * 1024)
 
 struct shard {
-    _Atomic size_t bytes;                          /* of what is parked, or about to be, by and large */
     _Atomic uint16_t asked[HAK_PARKED_REMAINDERS]; /* the length of that remainder that was last asked for */
-    _Atomic uint16_t hand;                         /* the slot from which the next eviction looks */
     _Atomic uint16_t loans;                        /* runs that are out on loan, or as good as */
-    _Atomic uint64_t filled_rows;                  /* by and large: a bit for each row that may hold a run */
-    _Alignas(HAK_CACHE_LINE_BYTES) _Atomic uintptr_t slots[SLOTS];
+    _Atomic uint32_t slow_ms;                      /* when a request last went the slow way on purpose */
+    struct hak_parked_slots slots;
 };
 
 /* Written under hak_large_lock. */
 HAK_READ_MOSTLY static _Atomic bool was_much_live;
 HAK_READ_MOSTLY static _Atomic bool was_busy;
-HAK_READ_MOSTLY static _Atomic size_t bytes_bound = HAK_PARKED_SHARD_BYTES; /* of a shard */
+HAK_READ_MOSTLY static _Atomic uint32_t pages_bound = HAK_PARKED_SHARD_BYTES / 4096; /* of a shard */
 
 /* Under hak_large_lock: runs freed there, and since when. */
 static unsigned busy_frees;
 static uint64_t busy_since_ms;
 
-HAK_CONTENDED static struct shard shards[HAK_PARKED_SHARDS];
-static HAK_TLS uint8_t shard_plus_1;
-static _Atomic uint8_t next_shard;
+static _Atomic(struct shard *) shards[HAK_PARKED_SHARDS_MAX]; /* NULL: no thread has had it */
+static _Atomic uint32_t next_shard;
+static HAK_TLS struct shard *thread_shard;
 
-_Static_assert(PAGES_MAX == 64, "ROWS is for so many");
+_Static_assert(HAK_PARKED_BYTES_MAX <= HAK_PARKED_PAGES_MAX * (size_t)4096, "the smallest OS page");
 _Static_assert(HAK_PARKED_BYTES_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
 
-/* Threads take shards in turn. */
-static struct shard *own_shard(void) {
-    if (HAK_UNLIKELY(shard_plus_1 == 0)) {
-        /* relaxed: any number will do */
-        shard_plus_1 = (uint8_t)(hak_atomic_add_relaxed(&next_shard, 1) % HAK_PARKED_SHARDS + 1);
+static struct shard *shard_at(unsigned i) {
+    /* acquire: pairs with the swap in make_shard() */
+    return hak_atomic_load_acquire(&shards[i]);
+}
+
+static struct shard *make_shard(unsigned i) {
+    struct shard *made = hak_meta_alloc(sizeof *made);
+    struct shard *found = NULL;
+    if (made == NULL) {
+        return NULL;
     }
-    return &shards[shard_plus_1 - 1];
+    /* release: pairs with the load in shard_at(): who finds it finds it zeroed */
+    if (hak_atomic_cas_release(&shards[i], &found, made)) {
+        return made;
+    }
+    hak_meta_free(made, sizeof *made);
+    return shard_at(i);
 }
 
-static unsigned row_of(unsigned pages) {
-    unsigned doublings = pages < 16 ? 0 : hak_log2(pages) - 3;
-    return doublings * 8 + (pages >> doublings);
+/* Threads take shards in turn. */
+static HAK_NOINLINE struct shard *take_shard(void) {
+    /* relaxed: any number will do */
+    unsigned i = hak_atomic_add_relaxed(&next_shard, 1) % hak_options.parked_shards;
+    struct shard *shard = shard_at(i);
+    thread_shard = shard != NULL ? shard : make_shard(i);
+    return thread_shard;
 }
 
-/* The floor of memory that is kept falls as time goes by, which operations notice that take the lock. */
-static bool is_time_for_slow(void) {
-    static HAK_TLS uint8_t requests;
-    return ++requests == 0;
+/* The calling thread's; NULL when out of memory. */
+static struct shard *own_shard(void) {
+    return HAK_LIKELY(thread_shard != NULL) ? thread_shard : take_shard();
 }
 
 static unsigned page_of(const void *p) {
@@ -94,92 +96,6 @@ static struct hak_extent *extent_at(const void *p) {
     return hak_word_address(hak_registry_word(p));
 }
 
-static size_t sum_of(struct shard *shard) {
-    return hak_atomic_load_relaxed(&shard->bytes); /* relaxed: a hint, set right by recount() */
-}
-
-static void set_sum(struct shard *shard, size_t bytes) {
-    hak_atomic_store_relaxed(&shard->bytes, bytes); /* relaxed: as above */
-}
-
-static uint64_t filled_rows(struct shard *shard) {
-    return hak_atomic_load_relaxed(&shard->filled_rows); /* relaxed: a hint, as the sum is */
-}
-
-static void set_filled_rows(struct shard *shard, uint64_t rows) {
-    hak_atomic_store_relaxed(&shard->filled_rows, rows); /* relaxed: as above */
-}
-
-static void note_filled(struct shard *shard, unsigned row) {
-    uint64_t rows = filled_rows(shard);
-    if ((rows >> row & 1) == 0) {
-        set_filled_rows(shard, rows | (uint64_t)1 << row);
-    }
-}
-
-static void count_gone(struct shard *shard, uintptr_t pages) {
-    size_t before = sum_of(shard);
-    set_sum(shard, before - hak_smaller(before, pages * hak_os_page_bytes()));
-}
-
-/* Threads that noted something at the same moment may have lost what one of them did. */
-static void recount(struct shard *shard) {
-    uint64_t rows = 0;
-    size_t pages = 0;
-    for (unsigned slot = 0; slot < SLOTS; slot++) {
-        uintptr_t found = hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: a hint */
-        rows |= (uint64_t)(found != 0) << slot / WAYS;
-        pages += found & PAGES_MASK;
-    }
-    set_filled_rows(shard, rows);
-    set_sum(shard, pages * hak_os_page_bytes());
-}
-
-/* What the slot holds, which then is the caller's; 0 if that is no run of least (1 or more) to most pages. */
-static uintptr_t take_from(struct shard *shard, unsigned slot, uintptr_t least_pages, uintptr_t most_pages) {
-    uintptr_t found = hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: the swap decides */
-    uintptr_t pages = found & PAGES_MASK;
-    /* acquire: pairs with the swap in put_into(): the block's last owner is through with it */
-    if (pages - least_pages > most_pages - least_pages ||
-        !hak_atomic_cas_acquire(&shard->slots[slot], &found, (uintptr_t)0)) {
-        return 0;
-    }
-    count_gone(shard, pages);
-    return found;
-}
-
-static void *address_in(uintptr_t value) {
-    return (void *)(value & ~PAGES_MASK);
-}
-
-/* The same of a row, of which it is noted when it holds nothing. */
-static uintptr_t take_from_row(struct shard *shard, unsigned row, unsigned least_pages, unsigned most_pages) {
-    uintptr_t any = 0;
-    for (unsigned slot = row * WAYS; slot < (row + 1) * WAYS; slot++) {
-        uintptr_t found = take_from(shard, slot, least_pages, most_pages);
-        if (found != 0) {
-            return found;
-        }
-        any |= hak_atomic_load_relaxed(&shard->slots[slot]); /* relaxed: a hint */
-    }
-    if (any == 0) {
-        set_filled_rows(shard, filled_rows(shard) & ~((uint64_t)1 << row));
-    }
-    return 0;
-}
-
-/* A run of least to most pages, from `row` on. */
-static uintptr_t find_in(struct shard *shard, unsigned row, unsigned least_pages, unsigned most_pages) {
-    unsigned last_row = row_of(most_pages);
-    HAK_ASSERT(row <= last_row && last_row < ROWS);
-    uint64_t rows = filled_rows(shard) & (((uint64_t)2 << last_row) - ((uint64_t)1 << row));
-    uintptr_t found = 0;
-    for (; rows != 0 && found == 0; rows &= rows - 1) {
-        found = take_from_row(shard, hak_ctz64(rows), least_pages, most_pages);
-    }
-    return found;
-}
-
 static unsigned loans_out(struct shard *shard) {
     return hak_atomic_load_relaxed(&shard->loans); /* relaxed: a bound, be it off by a few */
 }
@@ -188,31 +104,25 @@ static void set_loans_out(struct shard *shard, unsigned loans) {
     hak_atomic_store_relaxed(&shard->loans, (uint16_t)loans); /* relaxed: as above */
 }
 
-/* A run that is longer than it should be, if one more may be out. */
-static uintptr_t find_loan(struct shard *shard, unsigned pages, unsigned longer_than_pages) {
-    unsigned most_pages = (unsigned)hak_smaller(pages * HAK_PARKED_LOAN_FACTOR, PAGES_MAX);
-    unsigned loans = loans_out(shard);
+/* Whether a run may go out that is longer than it should be. */
+static bool may_lend(struct shard *shard) {
     /* relaxed: a hint */
-    if (!hak_atomic_load_relaxed(&was_busy) || loans >= LOANS_MAX || most_pages <= longer_than_pages) {
-        return 0;
-    }
-    uintptr_t found = find_in(shard, row_of(longer_than_pages), pages, most_pages);
-    if (found != 0) {
-        set_loans_out(shard, loans + 1);
-    }
-    return found;
+    return hak_atomic_load_relaxed(&was_busy) && loans_out(shard) < LOANS_MAX;
 }
 
 /* A run for so many pages; *mark becomes what its number says beside its length. */
-static uintptr_t find(struct shard *shard, unsigned pages, uint16_t *mark) {
+static hak_parked_run find(struct shard *shard, unsigned pages, uint16_t *mark) {
     /* Lengths that differ by an eighth are in one row or two that follow each other. */
     unsigned most_pages = pages + (pages >> LONGER_SHIFT);
-    uintptr_t found = find_in(shard, row_of(pages), pages, most_pages);
-    *mark = 0;
-    if (found == 0) {
-        found = find_loan(shard, pages, most_pages);
-        *mark = HAK_HANDED_ON_LOAN;
+    unsigned lent_pages = may_lend(shard) ? pages * HAK_PARKED_LOAN_FACTOR : 0;
+    lent_pages = lent_pages < HAK_PARKED_PAGES_MAX ? lent_pages : HAK_PARKED_PAGES_MAX;
+    hak_parked_run found =
+        hak_parked_slots_take(&shard->slots, pages, most_pages > lent_pages ? most_pages : lent_pages);
+    bool is_lent = hak_parked_run_pages(found) > most_pages;
+    if (is_lent) {
+        set_loans_out(shard, loans_out(shard) + 1);
     }
+    *mark = is_lent ? HAK_HANDED_ON_LOAN : 0;
     return found;
 }
 
@@ -223,6 +133,9 @@ static bool is_every_length_wanted(void) {
 
 /* Notes the request; whether a run of that length may be parked. */
 static bool note_asked(struct shard *shard, unsigned pages) {
+    if (is_every_length_wanted()) {
+        return true;
+    }
     _Atomic uint16_t *asked = &shard->asked[pages % HAK_PARKED_REMAINDERS];
     unsigned before = hak_atomic_load_relaxed(asked); /* relaxed: decides only what is kept */
     if (before == pages) {
@@ -230,13 +143,30 @@ static bool note_asked(struct shard *shard, unsigned pages) {
     }
     unsigned now = before == (pages | ASKED_ONCE) ? pages : pages | ASKED_ONCE;
     hak_atomic_store_relaxed(asked, (uint16_t)now); /* relaxed: as above */
-    return is_every_length_wanted();
+    return false;
 }
 
 static bool is_wanted(struct shard *shard, unsigned pages) {
     /* relaxed: as above */
-    return hak_atomic_load_relaxed(&shard->asked[pages % HAK_PARKED_REMAINDERS]) == pages ||
-           is_every_length_wanted();
+    return is_every_length_wanted() ||
+           hak_atomic_load_relaxed(&shard->asked[pages % HAK_PARKED_REMAINDERS]) == pages;
+}
+
+/*
+ * The floor of memory that is kept falls as time goes by, which operations notice that take the lock: now and
+ * then a request does, if the clock has moved since.
+ */
+static bool is_time_for_slow(struct shard *shard) {
+    static HAK_TLS uint8_t requests;
+    if (HAK_LIKELY(++requests != 0)) {
+        return false;
+    }
+    hak_parked_slots_recount(&shard->slots);
+    set_loans_out(shard, loans_out(shard) / 2); /* some came back elsewhere, or never will */
+    uint32_t now_ms = (uint32_t)hak_os_now_ms();
+    bool has_moved = hak_atomic_load_relaxed(&shard->slow_ms) != now_ms; /* relaxed: a hint */
+    hak_atomic_store_relaxed(&shard->slow_ms, now_ms);                   /* relaxed: as above */
+    return has_moved;
 }
 
 void *hak_parked_take(size_t bytes) {
@@ -245,117 +175,53 @@ void *hak_parked_take(size_t bytes) {
         return NULL;
     }
     struct shard *shard = own_shard();
-    if (is_time_for_slow()) {
-        recount(shard);
-        set_loans_out(shard, loans_out(shard) / 2); /* some came back elsewhere, or never will */
+    if (HAK_UNLIKELY(shard == NULL) || is_time_for_slow(shard)) {
         return NULL;
     }
-    unsigned pages = (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
-    if (!note_asked(shard, pages) || filled_rows(shard) == 0) {
+    unsigned pages = (unsigned)hak_os_pages_in(bytes + hak_os_page_bytes() - 1);
+    if (!note_asked(shard, pages) || hak_parked_slots_seem_empty(&shard->slots)) {
         return NULL;
     }
     uint16_t mark;
-    uintptr_t found = find(shard, pages, &mark);
+    hak_parked_run found = find(shard, pages, &mark);
     if (found == 0) {
         return NULL;
     }
-    void *p = address_in(found);
+    void *p = hak_parked_run_address(found);
     /* relaxed: the caller's business until he hands the block on */
-    hak_atomic_store_relaxed(&extent_at(p)->handed_pages[page_of(p)], (uint16_t)(found & PAGES_MASK) | mark);
+    hak_atomic_store_relaxed(&extent_at(p)->handed[page_of(p)].number,
+                             (uint16_t)hak_parked_run_pages(found) | mark);
     return p;
-}
-
-/* A run of the shard that makes room, the caller's from now on; NULL when there is none. */
-static void *evict(struct shard *shard) {
-    unsigned hand = hak_atomic_load_relaxed(&shard->hand); /* relaxed: whichever run it is */
-    uintptr_t found = 0;
-    for (unsigned i = 0; i < SLOTS && found == 0; i++) {
-        found = take_from(shard, hand, 1, PAGES_MAX);
-        hand = (hand + 1) % SLOTS;
-    }
-    hak_atomic_store_relaxed(&shard->hand, (uint16_t)hand); /* relaxed: as above */
-    if (found == 0 ||
-        hand == 0) { /* a thread that frees alone makes no requests, in which this is done else */
-        recount(shard);
-    }
-    return address_in(found);
-}
-
-/* Whether so many bytes more are within the bound: then they count as parked. */
-static bool reserve(struct shard *shard, size_t bytes) {
-    size_t sum = sum_of(shard) + bytes;
-    /* relaxed: any value stored meanwhile is a right one */
-    if (sum > hak_atomic_load_relaxed(&bytes_bound)) {
-        return false;
-    }
-    set_sum(shard, sum);
-    return true;
-}
-
-/* An empty slot of the row, or NULL. */
-static _Atomic uintptr_t *empty_slot(struct shard *shard, unsigned row) {
-    for (unsigned slot = row * WAYS; slot < (row + 1) * WAYS; slot++) {
-        if (hak_atomic_load_relaxed(&shard->slots[slot]) == 0) { /* relaxed: the swap decides */
-            return &shard->slots[slot];
-        }
-    }
-    return NULL;
-}
-
-/* The run, which is counted as parked, comes into the slot; false: another thread was faster at either. */
-static bool put_into(_Atomic uintptr_t *slot, _Atomic uint16_t *handed, void *p, uint16_t number) {
-    uintptr_t none = 0;
-    uint16_t found = number;
-    /* relaxed: only which of two frees came first matters */
-    if (!hak_atomic_cas_relaxed(handed, &found, 0)) {
-        return false;
-    }
-    /* release: pairs with the swap in take_from() */
-    if (hak_atomic_cas_release(slot, &none, (uintptr_t)p | (number & HAK_HANDED_PAGES))) {
-        return true;
-    }
-    hak_atomic_store_relaxed(handed, number); /* relaxed: this thread's block still */
-    return false;
 }
 
 bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
     *evicted = NULL;
-    uint16_t handed = hak_extent_handed(extent, p); /* the swap decides */
-    uint16_t pages = handed & HAK_HANDED_PAGES;
-    size_t bytes = pages * hak_os_page_bytes();
+    uint16_t number = hak_extent_handed(extent, p); /* the swap decides */
+    uint16_t pages = number & HAK_HANDED_PAGES;
     struct shard *shard = own_shard();
     /* relaxed: any value stored meanwhile is a right one */
-    if (pages == 0 || bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) ||
+    if (pages == 0 || HAK_UNLIKELY(shard == NULL) ||
+        pages * hak_os_page_bytes() > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) ||
         !is_wanted(shard, pages)) {
         return false;
     }
-    unsigned row = row_of(pages);
-    _Atomic uintptr_t *slot = empty_slot(shard, row);
-    if (slot == NULL) {
-        return false;
-    }
-    if (!reserve(shard, bytes)) {
-        *evicted = evict(shard);
-        if (!reserve(shard, bytes)) {
-            return false;
-        }
-    }
-    if (!put_into(slot, &extent->handed_pages[page_of(p)], p, handed)) {
-        count_gone(shard, pages);
-        return false;
-    }
-    note_filled(shard, row);
-    if ((handed & HAK_HANDED_ON_LOAN) != 0 && loans_out(shard) != 0) {
+    hak_parked_run out;
+    /* relaxed: as above */
+    bool is_parked = hak_parked_slots_put(&shard->slots, p, &extent->handed[page_of(p)].number, number,
+                                          hak_atomic_load_relaxed(&pages_bound), &out);
+    *evicted = hak_parked_run_address(out);
+    if (is_parked && (number & HAK_HANDED_ON_LOAN) != 0 && loans_out(shard) != 0) {
         set_loans_out(shard, loans_out(shard) - 1);
     }
-    return true;
+    return is_parked;
 }
 
 /* Stored only where it is off by a quarter, since all threads read it. */
 static void set_bound(size_t bytes) {
-    size_t before = hak_atomic_load_relaxed(&bytes_bound); /* relaxed: written under the lock */
-    if (bytes > before + before / 4 || bytes < before - before / 4) {
-        hak_atomic_store_relaxed(&bytes_bound, bytes); /* relaxed: read without it as a hint */
+    uint32_t pages = (uint32_t)hak_smaller(hak_os_pages_in(bytes), UINT16_MAX);
+    uint32_t before = hak_atomic_load_relaxed(&pages_bound); /* relaxed: written under the lock */
+    if (pages > before + before / 4 || pages < before - before / 4) {
+        hak_atomic_store_relaxed(&pages_bound, pages); /* relaxed: read without it as a hint */
     }
 }
 
@@ -365,7 +231,7 @@ void hak_parked_note_live(size_t live_bytes) {
     }
     size_t of_live_bytes = live_bytes >> hak_large_policy.floor_live_shift;
     set_bound(hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2) +
-              of_live_bytes / HAK_PARKED_SHARDS);
+              of_live_bytes / hak_options.parked_shards);
 }
 
 void hak_parked_note_free(uint64_t now_ms) {
@@ -379,46 +245,63 @@ void hak_parked_note_free(uint64_t now_ms) {
 }
 
 static void flush_shard(struct shard *shard) {
-    for (unsigned slot = 0; slot < SLOTS; slot++) {
-        uintptr_t found = take_from(shard, slot, 1, PAGES_MAX);
+    for (unsigned slot = 0; slot < HAK_PARKED_SLOTS; slot++) {
+        hak_parked_run found = hak_parked_slots_take_at(&shard->slots, slot);
         if (found != 0) {
-            void *p = address_in(found);
+            void *p = hak_parked_run_address(found);
             hak_extent_live_to_free(extent_at(p), page_of(p));
         }
     }
 }
 
 void hak_parked_flush(void) {
-    for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
-        flush_shard(&shards[i]);
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS_MAX; i++) {
+        struct shard *shard = shard_at(i);
+        if (shard != NULL) {
+            flush_shard(shard);
+        }
     }
+}
+
+static void reset_shard(struct shard *shard) {
+    for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
+        /* relaxed: the child has one thread */
+        hak_atomic_store_relaxed(&shard->slots.slots[i], (hak_parked_run)0);
+    }
+    for (unsigned i = 0; i < HAK_PARKED_REMAINDERS; i++) {
+        hak_atomic_store_relaxed(&shard->asked[i], (uint16_t)0); /* relaxed: as above */
+    }
+    hak_parked_slots_recount(&shard->slots);
+    set_loans_out(shard, 0);
 }
 
 void hak_parked_reset(void) {
     hak_hint_set(&was_much_live, false);
     hak_hint_set(&was_busy, false);
     busy_since_ms = 0;
-    for (unsigned i = 0; i < HAK_PARKED_SHARDS; i++) {
-        set_sum(&shards[i], 0);
-        set_filled_rows(&shards[i], 0);
-        set_loans_out(&shards[i], 0);
-        for (unsigned k = 0; k < HAK_PARKED_REMAINDERS; k++) {
-            hak_atomic_store_relaxed(&shards[i].asked[k],
-                                     (uint16_t)0); /* relaxed: the child has one thread */
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS_MAX; i++) {
+        struct shard *shard = shard_at(i);
+        if (shard != NULL) {
+            reset_shard(shard);
         }
-        for (unsigned k = 0; k < SLOTS; k++) {
-            hak_atomic_store_relaxed(&shards[i].slots[k], (uintptr_t)0); /* relaxed: as above */
-        }
+    }
+}
+
+static void add_to(struct hak_parked_sums *sums, const struct hak_parked_slots *slots) {
+    for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
+        hak_parked_run found = hak_atomic_load_relaxed(&slots->slots[i]); /* relaxed: a statistic */
+        sums->blocks += found != 0;
+        sums->bytes += hak_parked_run_pages(found) * hak_os_page_bytes();
     }
 }
 
 struct hak_parked_sums hak_parked_count(void) {
     struct hak_parked_sums sums = {0};
-    for (unsigned i = 0; i < HAK_PARKED_SHARDS * SLOTS; i++) {
-        /* relaxed: a statistic */
-        uintptr_t found = hak_atomic_load_relaxed(&shards[i / SLOTS].slots[i % SLOTS]);
-        sums.blocks += found != 0;
-        sums.bytes += (found & PAGES_MASK) * hak_os_page_bytes();
+    for (unsigned i = 0; i < HAK_PARKED_SHARDS_MAX; i++) {
+        const struct shard *shard = shard_at(i);
+        if (shard != NULL) {
+            add_to(&sums, &shard->slots);
+        }
     }
     return sums;
 }

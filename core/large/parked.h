@@ -10,7 +10,8 @@
  * there is none, one of up to twice its length, on loan. Few are out on loan at a time. Those that never come
  * back are forgotten by halves, one in 128 requests at most, so little memory lies unused that way for long.
  * For everybody else a parked run is a live one of its extent, only not handed out (extent.h). Process-wide,
- * in a few shards against threads that meet, so memory does not grow with threads; each parks within a bound,
+ * in a shard for each processor or so, at
+ * least four, against threads that meet; so memory does not grow with threads; each parks within a bound,
  * for which older runs make room, and whatever gives memory back empties them first. A run that is on its way
  * to or from a shard when another thread forks is nobody's in the child, which frees it.
  */
@@ -20,7 +21,6 @@
 #include "large/extent.h"
 
 #define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run */
-#define HAK_PARKED_SHARDS     4u
 #define HAK_PARKED_REMAINDERS 8u
 
 /* What a shard may park, beside its part of the share of what is live that the floor has (retain.h). */

@@ -6,6 +6,7 @@
  */
 #include "large_kit.h"
 
+#include "conf/options.h"
 #include "large/extent.h"
 #include "large/parked.h"
 #include "support/slots.h"
@@ -116,12 +117,14 @@ static void be_busy(void) {
     (void)hak_large_trim(0);
 }
 
-/* One request in 256 looks after the floor and finds nothing parked: the next one comes late from here on. */
+/* Once a ms one request in 256 looks after the floor and finds nothing parked: the next one comes late from
+ * here on. */
 static void after_the_look(void) {
     char *p = must_alloc(HAK_PARKED_BYTES_MAX);
     char *q = p;
     while (q == p) {
         release(q);
+        clock_ahead_ms++;
         q = must_alloc(HAK_PARKED_BYTES_MAX);
     }
     release(q);
@@ -192,6 +195,34 @@ static void few_runs_are_out_on_loan(void **state) {
     release(block);
     give_all_back(lent);
     check_all_freed();
+}
+
+/* Requests of `count` pairs of one length that found nothing parked. */
+static unsigned looks_in(unsigned count, unsigned each_ms) {
+    unsigned looks = 0;
+    char *p = must_alloc(HAK_PARKED_BYTES_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        release(p);
+        clock_ahead_ms += each_ms;
+        char *q = must_alloc(HAK_PARKED_BYTES_MAX);
+        if (q != p) {
+            looks++;
+            (void)hak_large_trim(0);
+        }
+        p = q;
+    }
+    release(p);
+    (void)hak_large_trim(0);
+    return looks;
+}
+
+static void the_floor_is_looked_after_once_in_a_while_and_a_ms(void **state) {
+    (void)state;
+    enum { PAIRS = 64 * 256 };
+    have_much_live();
+    after_the_look();
+    assert_int_equal(looks_in(PAIRS, 0), 0);
+    assert_in_range(looks_in(PAIRS, 1), PAIRS / 256 - 1, PAIRS / 256 + 1);
 }
 
 static void half_of_what_never_comes_back_is_forgotten_in_time(void **state) {
@@ -325,7 +356,7 @@ static void the_bound_grows_with_what_is_live(void **state) {
     char *live = must_alloc(64 * MIB);
     release_many_lengths();
     size_t bound_bytes =
-        HAK_PARKED_SHARD_BYTES + (64 * MIB >> hak_large_policy.floor_live_shift) / HAK_PARKED_SHARDS;
+        HAK_PARKED_SHARD_BYTES + (64 * MIB >> hak_large_policy.floor_live_shift) / hak_options.parked_shards;
     assert_in_range(parked_bytes(), 2 * MIB, bound_bytes * 5 / 4);
     release(live);
     pay_debts();
@@ -558,7 +589,45 @@ static void threads_pass_buffers_on(void **state) {
             check_and_release(p);
         }
     }
-    assert_in_range(parked_bytes(), 0, 2 * HAK_PARKED_SHARDS * HAK_PARKED_SHARD_BYTES);
+    assert_in_range(parked_bytes(), 0, 2 * hak_options.parked_shards * HAK_PARKED_SHARD_BYTES);
+    check_all_freed();
+}
+
+enum { PARKERS = 16, RUNS_EACH = 4 };
+
+/* Frees a few runs of one length, as many as a shard has room for. */
+static void *park_some(void *unused) {
+    char *runs[RUNS_EACH];
+    for (unsigned i = 0; i < RUNS_EACH; i++) {
+        runs[i] = must_alloc(100 * KIB);
+    }
+    for (unsigned i = 0; i < RUNS_EACH; i++) {
+        release(runs[i]);
+    }
+    return unused;
+}
+
+static void set_shards(uint32_t shards) {
+    assert_int_equal(hak_os_allow(&hak_options, sizeof hak_options), 0);
+    hak_options.parked_shards = shards;
+}
+
+static void with_many_processors_each_thread_parks_alone(void **state) {
+    (void)state;
+    uint32_t shards = hak_options.parked_shards;
+    set_shards(PARKERS);
+    have_much_live();
+    pthread_t threads[PARKERS];
+    for (unsigned i = 0; i < PARKERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, park_some, NULL), 0);
+    }
+    for (unsigned i = 0; i < PARKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(parked_blocks(), PARKERS * RUNS_EACH);
+    (void)hak_large_trim(0);
+    assert_int_equal(parked_blocks(), 0);
+    set_shards(shards);
     check_all_freed();
 }
 
@@ -694,6 +763,7 @@ int main(void) {
         TEST(buffers_that_come_and_go_slowly_are_not),
         TEST(a_run_that_is_an_eighth_longer_will_do),
         TEST(few_runs_are_out_on_loan),
+        TEST(the_floor_is_looked_after_once_in_a_while_and_a_ms),
         TEST(half_of_what_never_comes_back_is_forgotten_in_time),
         TEST(a_run_of_more_than_twice_the_length_is_not_lent),
         TEST(a_run_on_loan_resizes_within_its_length),
@@ -711,6 +781,7 @@ int main(void) {
         TEST(a_run_from_a_slot_resizes_and_parks_at_its_new_length),
         TEST(the_child_frees_what_was_parked_or_on_its_way),
         TEST(the_child_parks_as_much_as_its_parent_could),
+        TEST(with_many_processors_each_thread_parks_alone),
         TEST(threads_pass_buffers_on),
         TEST(counts_of_what_moves_are_off_by_little),
         TEST(random_blocks_keep_their_contents),

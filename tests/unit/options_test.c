@@ -37,6 +37,7 @@ static void parse(const char *first, const char *second, const char *third) {
     memcpy(&options, defaults, sizeof options);
     options.retain_mb = RETAIN_MB;           /* as the table has it, however many processors there are here */
     options.pinned_pages = HAK_PINNED_PAGES; /* likewise */
+    options.parked_shards = HAK_PARKED_SHARDS;
     hak_options_parse(&options, environment, processors, ends[1]);
     assert_int_equal(close(ends[1]), 0);
     ssize_t bytes = read(ends[0], said, sizeof said - 1);
@@ -171,6 +172,15 @@ static void assert_kept(unsigned now, const char *setting, unsigned retain_mb, u
     assert_string_equal(said, "");
     assert_int_equal(options.retain_mb, retain_mb);
     assert_int_equal(options.pinned_pages, pinned_pages);
+}
+
+static void test_shards_of_parked_runs_go_with_the_processors(void **state) {
+    (void)state;
+    static const unsigned rows[][2] = {{1, 4}, {7, 4}, {8, 8}, {16, 16}, {32, 32}, {10000, 32}};
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        parse_for(rows[i][0], NULL);
+        assert_int_equal(options.parked_shards, rows[i][1]);
+    }
 }
 
 static void test_what_is_kept_goes_with_the_processors_unless_it_is_set(void **state) {
@@ -346,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_bad_flags_and_words_keep_the_default),
         cmocka_unit_test(test_a_profile_sets_defaults_and_explicit_settings_win),
         cmocka_unit_test(test_what_is_kept_goes_with_the_processors_unless_it_is_set),
+        cmocka_unit_test(test_shards_of_parked_runs_go_with_the_processors),
         cmocka_unit_test(test_prewarm_of_one_class_wins_over_all),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_warnings_carry_no_control_characters),

@@ -197,7 +197,7 @@ static void a_damaged_extent_is_named(void **state) {
     cut_free_run();
     assert_string_equal(fault_of_sample(), "extent: free neighbours are not joined");
     take_sample(block);
-    extent->handed_pages[page]++;
+    extent->handed[page].number++;
     assert_string_equal(fault_of_sample(),
                         "extent: a run is handed out that is not live, or at another length");
     take_sample(block);

@@ -1,0 +1,64 @@
+/*
+ * parked_slots.h - slots for parked page runs (parked.h), in rows by their length: one swap takes a run out
+ * or puts it in.
+ *
+ * One row for each length below 16 pages, eight for each doubling above. How much the slots hold, and in
+ * which rows, are hints: threads that note something at the same moment may lose it, until one of them looks
+ * at all slots. No lock; any thread.
+ */
+#ifndef HAK_LARGE_PARKED_SLOTS_H
+#define HAK_LARGE_PARKED_SLOTS_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/config.h"
+
+#define HAK_PARKED_PAGES_MAX 64u /* of a run */
+#define HAK_PARKED_ROWS      34u /* of what a request of so many pages looks for, too */
+#define HAK_PARKED_WAYS      4u
+#define HAK_PARKED_SLOTS     (HAK_PARKED_ROWS * HAK_PARKED_WAYS)
+
+/* A run's address with its length in pages in the low bits; 0: none. */
+typedef uintptr_t hak_parked_run;
+#define HAK_PARKED_PAGES_MASK ((hak_parked_run)0xFFF)
+
+HAK_INLINE void *hak_parked_run_address(hak_parked_run run) {
+    return (void *)(run & ~HAK_PARKED_PAGES_MASK);
+}
+
+HAK_INLINE unsigned hak_parked_run_pages(hak_parked_run run) {
+    return (unsigned)(run & HAK_PARKED_PAGES_MASK);
+}
+
+struct hak_parked_slots {
+    _Atomic uint32_t pages;       /* of what they hold, or are about to, by and large */
+    _Atomic uint16_t hand;        /* the slot from which the next eviction looks */
+    _Atomic uint64_t filled_rows; /* by and large: a bit for each row that may hold a run */
+    _Alignas(HAK_CACHE_LINE_BYTES) _Atomic hak_parked_run slots[HAK_PARKED_SLOTS];
+};
+
+/* Whether they hold nothing, as far as is noted. */
+HAK_INLINE bool hak_parked_slots_seem_empty(struct hak_parked_slots *slots) {
+    return hak_atomic_load_relaxed(&slots->filled_rows) == 0; /* relaxed: a hint */
+}
+
+/* Takes a run of least (1 or more) to most pages out, which then is the caller's, about as short as there is.
+ * 0 if there is none. */
+hak_parked_run hak_parked_slots_take(struct hak_parked_slots *slots, unsigned least_pages,
+                                     unsigned most_pages);
+
+/* The same of one slot, whatever run it holds. */
+hak_parked_run hak_parked_slots_take_at(struct hak_parked_slots *slots, unsigned slot);
+
+/*
+ * Puts in the run at `p`, of which `*at` says `number`: its length and, above, what is its own business; that
+ * becomes 0. False: another thread has freed it, or there is no room, in its row or within bound_pages in all
+ * after one run was taken out for it. That is the caller's now: *evicted, or 0.
+ */
+bool hak_parked_slots_put(struct hak_parked_slots *slots, void *p, _Atomic uint16_t *at, uint16_t number,
+                          unsigned bound_pages, hak_parked_run *evicted);
+
+/* Sets right what is noted of them. */
+void hak_parked_slots_recount(struct hak_parked_slots *slots);
+
+#endif
