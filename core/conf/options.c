@@ -16,6 +16,7 @@
 #define LRU_PARTS_OF_LIMIT    32u
 #define PINNED_PARTS_OF_LIMIT 64u
 #define PINNED_PAGE_SHIFT     12u
+#define LIMIT_OF_SHARD        (32u * 1024 * 1024) /* together they hold a 64th of the limit at most */
 
 #define PROCESSORS_OF_DEFAULTS 4u
 #define SCALE_MAX              16u
@@ -283,6 +284,7 @@ struct bounded {
     uint32_t ss_lru_mb;
     uint32_t base_floor_kib;
     uint32_t pinned_pages;
+    uint32_t parked_shards;
 };
 
 static HAK_AT_START struct bounded bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
@@ -292,6 +294,8 @@ static HAK_AT_START struct bounded bounded_by(const struct hak_options *options,
         .base_floor_kib = within(options->base_floor_kib, limit_bytes >> 10, FLOOR_PARTS_OF_LIMIT),
         .pinned_pages =
             within(options->pinned_pages, limit_bytes >> PINNED_PAGE_SHIFT, PINNED_PARTS_OF_LIMIT),
+        .parked_shards = (uint32_t)hak_larger(within(options->parked_shards, limit_bytes, LIMIT_OF_SHARD),
+                                              HAK_PARKED_SHARDS),
     };
 }
 
@@ -301,6 +305,7 @@ void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
     options->ss_lru_mb = bounded.ss_lru_mb;
     options->base_floor_kib = bounded.base_floor_kib;
     options->pinned_pages = bounded.pinned_pages;
+    options->parked_shards = bounded.parked_shards;
 }
 
 static HAK_AT_START bool is_bounded_by(const struct hak_options *options, uint64_t limit_bytes) {

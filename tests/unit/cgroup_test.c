@@ -114,6 +114,12 @@ static void it_bounds_what_is_kept(void **state) {
     assert_int_equal(options.ss_lru_mb, 4);
     assert_int_equal(options.base_floor_kib, 512);
     assert_int_equal(options.pinned_pages, 128 * MIB / 4096 / 64);
+    assert_int_equal(options.parked_shards, HAK_PARKED_SHARDS);
+    options.parked_shards = 32;
+    hak_options_bound(&options, 512 * MIB);
+    assert_int_equal(options.parked_shards, 16);
+    hak_options_bound(&options, 32 * MIB);
+    assert_int_equal(options.parked_shards, HAK_PARKED_SHARDS);
     options = hak_options;
     hak_options_bound(&options, 960 * MIB);
     assert_int_equal(options.retain_mb, 60);
