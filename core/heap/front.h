@@ -290,7 +290,13 @@ HAK_ALWAYS_INLINE size_t hak_own_row(hak_word word) {
 HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
                                           struct hak_claim claim) {
     const struct hak_registry *registry = hak_registry_at_hand();
-    hak_word word = hak_registry_word_in(registry, block);
+    hak_word word;
+    if (!hak_registry_word_at_home(registry, block, &word)) {
+        if (block == NULL) {
+            return; /* before anything is asked of the heap: free(NULL) is what clean-up code does most */
+        }
+        word = hak_registry_word_abroad(registry, block);
+    }
     size_t row = hak_own_row(word);
     if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW)) {
         if (has_claim && HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP)) {

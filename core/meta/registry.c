@@ -75,7 +75,8 @@ static bool is_settled(_Atomic(_Atomic hak_word *) *entry) {
     if (!has_home) {
         has_home = true;
         uintptr_t base = (uintptr_t)(entry - hak_registry.top) << HAK_LEAF_SHIFT;
-        hak_atomic_store_relaxed(&hak_registry_minus_home, -base); /* relaxed: see hak_registry_word_in() */
+        hak_atomic_store_relaxed(&hak_registry_minus_home,
+                                 -base);                    /* relaxed: see hak_registry_word_at_home() */
         hak_atomic_store_relaxed(entry, hak_registry.home); /* relaxed: nothing was written to it before */
     }
     bool is_there = hak_atomic_load_relaxed(entry) != NULL; /* relaxed: written under the lock only */

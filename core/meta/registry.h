@@ -98,14 +98,23 @@ HAK_ALWAYS_INLINE const struct hak_registry *hak_registry_at_hand(void) {
     return (const struct hak_registry *)hak_in_register((uintptr_t)&hak_registry);
 }
 
-HAK_ALWAYS_INLINE hak_word hak_registry_word_in(const struct hak_registry *registry, const void *pointer) {
+/* Whether it lies at home, as most do; then its word. */
+HAK_ALWAYS_INLINE bool hak_registry_word_at_home(const struct hak_registry *registry, const void *pointer,
+                                                 hak_word *word) {
     /* relaxed: who sees an older value finds the home by way of the top table */
     uintptr_t offset_bytes = hak_atomic_load_relaxed(&hak_registry_minus_home) + (uintptr_t)pointer;
     uintptr_t unit_at_home = offset_bytes >> HAK_UNIT_SHIFT;
     if (HAK_UNLIKELY(unit_at_home >= HAK_LEAF_UNITS)) {
-        return hak_registry_word_abroad(registry, pointer);
+        return false;
     }
-    return hak_atomic_load_relaxed(&registry->home[unit_at_home]); /* relaxed: as for those abroad */
+    *word = hak_atomic_load_relaxed(&registry->home[unit_at_home]); /* relaxed: as for those abroad */
+    return true;
+}
+
+HAK_ALWAYS_INLINE hak_word hak_registry_word_in(const struct hak_registry *registry, const void *pointer) {
+    hak_word word;
+    return hak_registry_word_at_home(registry, pointer, &word) ? word
+                                                               : hak_registry_word_abroad(registry, pointer);
 }
 
 /* The word of any pointer value, 0 where nothing of ours is. */
