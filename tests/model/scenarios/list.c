@@ -68,6 +68,7 @@ const struct model_scenario *const model_scenarios[] = {
     &model_parked_flush,
     &model_parked_double,
     &model_parked_recount,
+    &model_parked_shard,
     &model_child_rebuild,
     &model_traces_same,
     &model_traces_list,

@@ -46,7 +46,7 @@ extern const struct model_scenario model_traces_same, model_traces_list;
 
 /* parked.c */
 extern const struct model_scenario model_parked_pair, model_parked_flush, model_parked_double,
-    model_parked_recount;
+    model_parked_recount, model_parked_shard;
 
 /* child.c */
 extern const struct model_scenario model_child_rebuild;

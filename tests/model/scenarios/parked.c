@@ -2,11 +2,15 @@
  * parked.c - runs that are parked, taken from where they are parked, and flushed, with double frees between.
  */
 #include "large/parked.h"
+#include "conf/options.h"
 #include "heap/heap.h"
 #include "large/large.h"
 #include "large/run.h"
+#include "meta/arena.h"
 #include "scenarios/kit.h"
 #include "scenarios/list.h"
+#include <string.h>
+#include <sys/mman.h>
 
 #define RUN_BYTES ((size_t)40 * 1024)
 
@@ -145,4 +149,37 @@ const struct model_scenario model_parked_recount = {
     .set_up = {kit_attach, kit_attach},
     .run = {free_first, ask_and_use},
     .check = all_are_found,
+};
+
+enum { SHARD_LINES_MAX = 40 };
+
+/* Two threads share the shard that neither has made yet, and what it is made of was used before. */
+static void one_shard_to_come(void) {
+    void *pieces[SHARD_LINES_MAX];
+    MODEL_CHECK(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE) == 0);
+    hak_options.parked_shards = 1;
+    for (size_t i = 0; i < SHARD_LINES_MAX; i++) {
+        pieces[i] = hak_meta_alloc((i + 1) * HAK_CACHE_LINE_BYTES);
+        memset(pieces[i], 0xFF, (i + 1) * HAK_CACHE_LINE_BYTES);
+    }
+    for (size_t i = 0; i < SHARD_LINES_MAX; i++) {
+        hak_meta_free(pieces[i], (i + 1) * HAK_CACHE_LINE_BYTES);
+    }
+}
+
+static void find_nothing(void) {
+    MODEL_CHECK(hak_parked_take(RUN_BYTES) == NULL);
+}
+
+static void nothing_is_parked(void) {
+    MODEL_CHECK(hak_parked_count().blocks == 0);
+}
+
+const struct model_scenario model_parked_shard = {
+    .name = "parked-shard",
+    .claim = "who finds a shard that another thread has just made finds it empty",
+    .prepare = one_shard_to_come,
+    .set_up = {kit_attach, kit_attach},
+    .run = {find_nothing, find_nothing},
+    .check = nothing_is_parked,
 };
