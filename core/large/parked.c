@@ -51,8 +51,8 @@ static _Atomic(struct shard *) shards[HAK_PARKED_SHARDS_MAX]; /* NULL: no thread
 static _Atomic uint32_t next_shard;
 static HAK_TLS struct shard *thread_shard;
 
-_Static_assert(HAK_PARKED_BYTES_MAX <= HAK_PARKED_PAGES_MAX * (size_t)4096, "the smallest OS page");
-_Static_assert(HAK_PARKED_BYTES_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
+_Static_assert(HAK_PARKED_BUSY_MAX <= HAK_PARKED_PAGES_MAX * (size_t)4096, "the smallest OS page");
+_Static_assert(HAK_PARKED_BUSY_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
 
 static struct shard *shard_at(unsigned i) {
     /* acquire: pairs with the swap in make_shard() */
@@ -126,6 +126,14 @@ static hak_parked_run find(struct shard *shard, unsigned pages, uint16_t *mark) 
     return found;
 }
 
+/* The longest run that is parked now, in bytes. */
+static size_t longest_bytes(void) {
+    /* relaxed: any value stored meanwhile is a right one */
+    size_t bytes_max = hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max);
+    /* relaxed: a hint */
+    return bytes_max != 0 && hak_atomic_load_relaxed(&was_busy) ? HAK_PARKED_BUSY_MAX : bytes_max;
+}
+
 static bool is_every_length_wanted(void) {
     /* relaxed: decides only what is kept */
     return hak_atomic_load_relaxed(&was_much_live) || hak_atomic_load_relaxed(&was_busy);
@@ -170,8 +178,7 @@ static bool is_time_for_slow(struct shard *shard) {
 }
 
 void *hak_parked_take(size_t bytes) {
-    /* relaxed: any value stored meanwhile is a right one */
-    if (bytes > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max)) {
+    if (bytes > longest_bytes()) {
         return NULL;
     }
     struct shard *shard = own_shard();
@@ -199,14 +206,12 @@ bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
     uint16_t number = hak_extent_handed(extent, p); /* the swap decides */
     uint16_t pages = number & HAK_HANDED_PAGES;
     struct shard *shard = own_shard();
-    /* relaxed: any value stored meanwhile is a right one */
-    if (pages == 0 || HAK_UNLIKELY(shard == NULL) ||
-        pages * hak_os_page_bytes() > hak_atomic_load_relaxed(&hak_large_policy.parked_bytes_max) ||
+    if (pages == 0 || HAK_UNLIKELY(shard == NULL) || pages * hak_os_page_bytes() > longest_bytes() ||
         !is_wanted(shard, pages)) {
         return false;
     }
     hak_parked_run out;
-    /* relaxed: as above */
+    /* relaxed: any value stored meanwhile is a right one */
     bool is_parked = hak_parked_slots_put(&shard->slots, p, &extent->handed[page_of(p)].number, number,
                                           hak_atomic_load_relaxed(&pages_bound), &out);
     *evicted = hak_parked_run_address(out);
@@ -230,8 +235,9 @@ void hak_parked_note_live(size_t live_bytes) {
         hak_hint_set(&was_much_live, true);
     }
     size_t of_live_bytes = live_bytes >> hak_large_policy.floor_live_shift;
-    set_bound(hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2) +
-              of_live_bytes / hak_options.parked_shards);
+    size_t bytes = hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2);
+    bool is_busy = hak_atomic_load_relaxed(&was_busy); /* relaxed: written under this lock */
+    set_bound((is_busy ? 2 * bytes : bytes) + of_live_bytes / hak_options.parked_shards);
 }
 
 void hak_parked_note_free(uint64_t now_ms) {

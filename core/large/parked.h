@@ -5,25 +5,27 @@
  * A free parks a run whose length is wanted: one that was asked for twice, with no other length of the same
  * remainder in between. Once is not enough: a program that starts reads files of as many lengths as there are
  * files. From when 8 MiB were live every length is wanted, since what is parked is little beside that; and
- * from when 512 runs were freed within 8 ms, since buffers then come and go so fast that the lock is what
- * they wait for. A request takes a run that is at most an eighth longer than it needs; after those 512, if
- * there is none, one of up to twice its length, on loan. Few are out on loan at a time. Those that never come
- * back are forgotten by halves, one in 128 requests at most, so little memory lies unused that way for long.
- * For everybody else a parked run is a live one of its extent, only not handed out (extent.h). Process-wide,
- * in a shard for each processor or so, at
- * least four, against threads that meet; so memory does not grow with threads; each parks within a bound,
- * for which older runs make room, and whatever gives memory back empties them first. A run that is on its way
- * to or from a shard when another thread forks is nobody's in the child, which frees it.
+ * from when 512 runs were freed within 8 ms, up to a greater length, since buffers then come and go so fast
+ * that the lock is what they wait for. A request takes a run that is at most an eighth longer than it needs;
+ * after those 512, if there is none, one of up to twice its length, on loan. Few are out on loan at a time.
+ * Those that never come back are forgotten by halves, one in 128 requests at most, so little memory lies
+ * unused that way for long. For everybody else a parked run is a live one of its extent, only not handed out
+ * (extent.h). Process-wide, in a shard for each processor or so, at least four, against threads that meet; so
+ * memory does not grow with threads; each parks within a bound, for which older runs make room, and whatever
+ * gives memory back empties them first. A run that is on its way to or from a shard when another thread forks
+ * is nobody's in the child, which frees it.
  */
 #ifndef HAK_LARGE_PARKED_H
 #define HAK_LARGE_PARKED_H
 
 #include "large/extent.h"
 
-#define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run */
+#define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run, */
+#define HAK_PARKED_BUSY_MAX   ((size_t)512 * 1024) /* or where buffers come and go fast */
 #define HAK_PARKED_REMAINDERS 8u
 
-/* What a shard may park, beside its part of the share of what is live that the floor has (retain.h). */
+/* What a shard may park, beside its part of the share of what is live that the floor has (retain.h); twice as
+ * much where buffers come and go fast. */
 #define HAK_PARKED_SHARD_BYTES ((size_t)512 * 1024)
 
 /*

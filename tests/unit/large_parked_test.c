@@ -291,9 +291,33 @@ static void buffers_that_come_and_go_slowly_are_not(void **state) {
     check_all_freed();
 }
 
+static void longer_ones_are_parked_where_buffers_come_and_go_fast(void **state) {
+    (void)state;
+    have_much_live(); /* whatever their lengths */
+    release(must_alloc(HAK_PARKED_BYTES_MAX + 1));
+    assert_int_equal(parked_blocks(), 0);
+    hak_parked_reset();
+    be_busy();
+    char *p = must_alloc(HAK_PARKED_BUSY_MAX);
+    char *q = must_alloc(HAK_PARKED_BUSY_MAX);
+    release(p);
+    release(q);
+    assert_int_equal(parked_bytes(), 2 * HAK_PARKED_SHARD_BYTES);
+    p = must_alloc(HAK_PARKED_BUSY_MAX / 2);
+    assert_int_equal(usable(p), HAK_PARKED_BUSY_MAX);
+    release(p);
+    release(must_alloc(HAK_PARKED_BUSY_MAX + 1));
+    assert_int_equal(parked_blocks(), 2);
+    set_parking(0);
+    release(must_alloc(100 * KIB));
+    assert_int_equal(parked_blocks(), 2);
+    check_all_freed();
+}
+
 static void a_run_that_is_an_eighth_longer_will_do(void **state) {
     (void)state;
     have_much_live();
+    after_the_look();
     unsigned most = (unsigned)(HAK_PARKED_BYTES_MAX / hak_os_page_bytes());
     for (unsigned pages = 9; pages <= most; pages++) {
         unsigned longest = pages + pages / 8 < most ? pages + pages / 8 : most;
@@ -761,6 +785,7 @@ int main(void) {
         TEST(lengths_that_are_asked_for_once_are_not_parked),
         TEST(buffers_that_come_and_go_fast_are_parked_whatever_their_lengths),
         TEST(buffers_that_come_and_go_slowly_are_not),
+        TEST(longer_ones_are_parked_where_buffers_come_and_go_fast),
         TEST(a_run_that_is_an_eighth_longer_will_do),
         TEST(few_runs_are_out_on_loan),
         TEST(the_floor_is_looked_after_once_in_a_while_and_a_ms),
