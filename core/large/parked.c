@@ -250,21 +250,19 @@ void hak_parked_note_free(uint64_t now_ms) {
     }
 }
 
-static void flush_shard(struct shard *shard) {
-    for (unsigned slot = 0; slot < HAK_PARKED_SLOTS; slot++) {
-        hak_parked_run found = hak_parked_slots_take_at(&shard->slots, slot);
-        if (found != 0) {
-            void *p = hak_parked_run_address(found);
-            hak_extent_live_to_free(extent_at(p), page_of(p));
-        }
-    }
+static void free_run(hak_parked_run run) {
+    void *p = hak_parked_run_address(run);
+    hak_extent_live_to_free(extent_at(p), page_of(p));
 }
 
-void hak_parked_flush(void) {
+void hak_parked_flush(bool is_thorough) {
     for (unsigned i = 0; i < HAK_PARKED_SHARDS_MAX; i++) {
         struct shard *shard = shard_at(i);
+        if (shard != NULL && is_thorough) {
+            hak_parked_slots_recount(&shard->slots);
+        }
         if (shard != NULL) {
-            flush_shard(shard);
+            hak_parked_slots_drain(&shard->slots, free_run);
         }
     }
 }

@@ -55,8 +55,12 @@ HAK_INLINE bool hak_parked_may_lend(size_t bytes, size_t run_bytes) {
 /* A run was freed under hak_large_lock, past here. */
 void hak_parked_note_free(uint64_t now_ms);
 
-/* Empties every shard: the runs are free and dirty. Under hak_large_lock. */
-void hak_parked_flush(void);
+/*
+ * Empties every shard: the runs are free and dirty. A run whose row is not noted, because two threads noted
+ * something at once, stays until the next recount, unless it is thorough: then it looks at all slots, which
+ * other processors write. Under hak_large_lock.
+ */
+void hak_parked_flush(bool is_thorough);
 
 /* Forgets every run, what was asked for and what was live, for the child of a fork. */
 void hak_parked_reset(void);

@@ -66,8 +66,12 @@ static hak_parked_run take_at(struct hak_parked_slots *slots, unsigned slot, uns
     return found;
 }
 
-hak_parked_run hak_parked_slots_take_at(struct hak_parked_slots *slots, unsigned slot) {
+static hak_parked_run take_any_at(struct hak_parked_slots *slots, unsigned slot) {
     return take_at(slots, slot, 1, HAK_PARKED_PAGES_MAX);
+}
+
+static void note_empty(struct hak_parked_slots *slots, unsigned row) {
+    set_filled_rows(slots, filled_rows(slots) & ~((uint64_t)1 << row));
 }
 
 /* The same of a row, of which it is noted when it holds nothing. */
@@ -82,7 +86,7 @@ static hak_parked_run take_from_row(struct hak_parked_slots *slots, unsigned row
         any |= hak_atomic_load_relaxed(&slots->slots[slot]); /* relaxed: a hint */
     }
     if (any == 0) {
-        set_filled_rows(slots, filled_rows(slots) & ~((uint64_t)1 << row));
+        note_empty(slots, row);
     }
     return 0;
 }
@@ -99,12 +103,25 @@ hak_parked_run hak_parked_slots_take(struct hak_parked_slots *slots, unsigned le
     return found;
 }
 
+void hak_parked_slots_drain(struct hak_parked_slots *slots, void (*each)(hak_parked_run run)) {
+    for (uint64_t rows = filled_rows(slots); rows != 0; rows &= rows - 1) {
+        unsigned row = hak_ctz64(rows);
+        for (unsigned slot = row * HAK_PARKED_WAYS; slot < (row + 1) * HAK_PARKED_WAYS; slot++) {
+            hak_parked_run found = take_any_at(slots, slot);
+            if (found != 0) {
+                each(found);
+            }
+        }
+        note_empty(slots, row);
+    }
+}
+
 /* The next run in turn, to make room; 0 if there is none. */
 static hak_parked_run evict(struct hak_parked_slots *slots) {
     unsigned hand = hak_atomic_load_relaxed(&slots->hand); /* relaxed: whichever run it is */
     hak_parked_run found = 0;
     for (unsigned i = 0; i < HAK_PARKED_SLOTS && found == 0; i++) {
-        found = hak_parked_slots_take_at(slots, hand);
+        found = take_any_at(slots, hand);
         hand = (hand + 1) % HAK_PARKED_SLOTS;
     }
     hak_atomic_store_relaxed(&slots->hand, (uint16_t)hand); /* relaxed: as above */

@@ -47,8 +47,8 @@ HAK_INLINE bool hak_parked_slots_seem_empty(struct hak_parked_slots *slots) {
 hak_parked_run hak_parked_slots_take(struct hak_parked_slots *slots, unsigned least_pages,
                                      unsigned most_pages);
 
-/* The same of one slot, whatever run it holds. */
-hak_parked_run hak_parked_slots_take_at(struct hak_parked_slots *slots, unsigned slot);
+/* Takes every run out of the rows that are noted to hold one, and calls `each` with it. */
+void hak_parked_slots_drain(struct hak_parked_slots *slots, void (*each)(hak_parked_run run));
 
 /*
  * Puts in the run at `p`, of which `*at` says `number`: its length and, above, what is its own business; that

@@ -203,7 +203,7 @@ bool hak_release_excess(size_t own_bytes, unsigned calls_max, uint64_t now_ms) {
                           .calls = calls_max};
     bool has_given = false;
     hak_lock_acquire(&hak_large_lock);
-    hak_parked_flush();
+    hak_parked_flush(false);
     hak_lock_release(&hak_large_lock);
     while (left.bytes >= HAK_UNIT_BYTES && left.calls != 0 && release_step(&left, now_ms)) {
         has_given = true;
@@ -285,7 +285,7 @@ static void forget_refusals(void) {
 size_t hak_large_trim(size_t keep_bytes) {
     struct trim trim = {.keep_bytes = keep_bytes, .tries_left = hak_large_policy.kept_count_max};
     hak_lock_acquire(&hak_large_lock);
-    hak_parked_flush();
+    hak_parked_flush(true);
     forget_refusals();
     hak_lock_release(&hak_large_lock);
     while (trim_step(&trim)) {

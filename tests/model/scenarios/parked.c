@@ -76,7 +76,7 @@ const struct model_scenario model_parked_pair = {
 static void flush_and_ask(void) {
     struct hak_run run;
     hak_lock_acquire(&hak_large_lock);
-    hak_parked_flush();
+    hak_parked_flush(true);
     hak_lock_release(&hak_large_lock);
     MODEL_CHECK(hak_run_alloc(RUN_BYTES, HAK_ALIGN_BYTES, &run));
     use(hak_extent_address(run.extent, run.page, 4096));
