@@ -254,7 +254,8 @@ static HAK_AT_START void scale(struct hak_options *options, unsigned processors)
     if (times != 1) {
         options->retain_mb *= times;
         options->pinned_pages *= times;
-        options->parked_shards = (uint32_t)hak_smaller(options->parked_shards * times, HAK_PARKED_SHARDS_MAX);
+        options->parked_shards =
+            (uint32_t)hak_smaller(options->parked_shards << hak_log2(times), HAK_PARKED_SHARDS_MAX);
     }
 }
 
@@ -278,6 +279,12 @@ static HAK_AT_START uint32_t within(uint32_t amount, uint64_t limit, unsigned pa
     return limit != 0 && amount > limit / parts ? (uint32_t)(limit / parts) : amount;
 }
 
+/* A power of two as before, and not below what any process has. */
+static HAK_AT_START uint32_t bounded_shards(uint32_t shards, uint64_t limit_bytes) {
+    uint32_t most = within(shards, limit_bytes, LIMIT_OF_SHARD);
+    return most < HAK_PARKED_SHARDS ? HAK_PARKED_SHARDS : 1u << hak_log2(most);
+}
+
 /* Those that a limit bounds. */
 struct bounded {
     uint32_t retain_mb;
@@ -294,8 +301,7 @@ static HAK_AT_START struct bounded bounded_by(const struct hak_options *options,
         .base_floor_kib = within(options->base_floor_kib, limit_bytes >> 10, FLOOR_PARTS_OF_LIMIT),
         .pinned_pages =
             within(options->pinned_pages, limit_bytes >> PINNED_PAGE_SHIFT, PINNED_PARTS_OF_LIMIT),
-        .parked_shards = (uint32_t)hak_larger(within(options->parked_shards, limit_bytes, LIMIT_OF_SHARD),
-                                              HAK_PARKED_SHARDS),
+        .parked_shards = bounded_shards(options->parked_shards, limit_bytes),
     };
 }
 

@@ -116,7 +116,7 @@ static void it_bounds_what_is_kept(void **state) {
     assert_int_equal(options.pinned_pages, 128 * MIB / 4096 / 64);
     assert_int_equal(options.parked_shards, HAK_PARKED_SHARDS);
     options.parked_shards = 32;
-    hak_options_bound(&options, 512 * MIB);
+    hak_options_bound(&options, 768 * MIB);
     assert_int_equal(options.parked_shards, 16);
     hak_options_bound(&options, 32 * MIB);
     assert_int_equal(options.parked_shards, HAK_PARKED_SHARDS);

@@ -176,7 +176,7 @@ static void assert_kept(unsigned now, const char *setting, unsigned retain_mb, u
 
 static void test_shards_of_parked_runs_go_with_the_processors(void **state) {
     (void)state;
-    static const unsigned rows[][2] = {{1, 4}, {7, 4}, {8, 8}, {16, 16}, {32, 32}, {10000, 32}};
+    static const unsigned rows[][2] = {{1, 4}, {7, 4}, {8, 8}, {12, 8}, {16, 16}, {32, 32}, {10000, 32}};
     for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         parse_for(rows[i][0], NULL);
         assert_int_equal(options.parked_shards, rows[i][1]);
