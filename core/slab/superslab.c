@@ -204,6 +204,14 @@ static struct slab *take_locked(unsigned units, unsigned class_idx) {
     return take_run(s, unit_idx, units, hak_class_exceeds_page(class_idx));
 }
 
+/* Under the lock: other threads mapped memory or gave units back meanwhile, so nothing is wanted of this one.
+ * It is an empty one then, that goes back if it stays so. */
+static void note_surplus(struct superslab *fresh) {
+    fresh->emptied_ms = hak_os_now_ms();
+    hak_superslab_change(fresh, (struct hak_unit_change){0});
+    hak_superslab_note_owed();
+}
+
 struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
     struct superslab *fresh = NULL;
     uintptr_t base = 0;
@@ -213,6 +221,9 @@ struct slab *hak_superslab_take_units(unsigned units, unsigned class_idx) {
             hak_superslab_none_to_hot(fresh, base);
         }
         struct slab *slab = take_locked(units, class_idx);
+        if (fresh != NULL && slab != NULL && hak_superslab_of(slab) != fresh) {
+            note_surplus(fresh);
+        }
         hak_lock_release(&hak_superslab_lock);
         if (slab != NULL) {
             return slab;
