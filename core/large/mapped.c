@@ -129,11 +129,10 @@ static void shrink(struct hak_mapping *mapping, size_t bytes, uint64_t now_ms) {
     hak_lock_release(&hak_large_lock);
 }
 
-/* Lock held. Memory that the system has yet to fill with pages, where a kept piece might have served. */
+/* Lock held. Memory that the system has yet to fill with pages, where a kept piece might have served: the
+ * block begins in one and grows over the rest of it. */
 static void note_longer(size_t old_bytes, size_t bytes) {
-    if (hak_mapping_may_copy(old_bytes, bytes)) {
-        hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes - old_bytes, hak_retain.touched_ms);
-    }
+    hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes - old_bytes, hak_retain.touched_ms);
 }
 
 /* No lock; the block is the caller's and nothing of hakmem's lies behind it in its kernel mapping. */

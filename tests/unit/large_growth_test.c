@@ -89,6 +89,44 @@ static void so_do_those_that_grow_by_little(void **state) {
     end();
 }
 
+/* A buffer of 5 MiB that turns out to be too short; freed in the end. */
+static void grow_at_once(size_t bytes) {
+    char *p = alloc_filled(5 * MIB);
+    p = resize(p, bytes);
+    memset(p + 5 * MIB, 0x5a, bytes - 5 * MIB);
+    release(p);
+    check_sound();
+}
+
+static void grow_by_sixteenths(size_t bytes) {
+    size_t now_bytes = 5 * MIB;
+    char *p = alloc_filled(now_bytes);
+    while (now_bytes < bytes) {
+        size_t more_bytes = hak_smaller(now_bytes / 16, bytes - now_bytes);
+        p = resize(p, now_bytes + more_bytes);
+        memset(p + now_bytes, 0x5a, more_bytes);
+        now_bytes += more_bytes;
+    }
+    release(p);
+    check_sound();
+}
+
+static void so_do_those_that_are_too_long_to_be_copied(void **state) {
+    (void)state;
+    begin(64 * KIB);
+    assert_in_range(faults_after(4, grow_at_once, 20 * MIB), 0, 200); /* of 5120 pages */
+    assert_in_range(hak_retain.dirty_bytes, 0, 24 * MIB);
+    end();
+}
+
+static void long_ones_that_grow_by_little_do_too(void **state) {
+    (void)state;
+    begin(64 * KIB);
+    assert_in_range(faults_after(4, grow_by_sixteenths, 20 * MIB), 0, 200); /* of 5120 pages */
+    assert_in_range(hak_retain.dirty_bytes, 0, 24 * MIB);
+    end();
+}
+
 /* A kept piece of 5 MiB whose pages are there, and a block of 2 MiB that has no room behind it. */
 static char *block_beside_kept(char **wall) {
     char *whole = alloc_filled(8 * MIB);
@@ -238,6 +276,8 @@ int main(void) {
         TEST(arrays_that_grow_in_place_raise_the_floor),
         TEST(arrays_that_grow_beyond_runs_reuse_what_they_had),
         TEST(so_do_those_that_grow_by_little),
+        TEST(so_do_those_that_are_too_long_to_be_copied),
+        TEST(long_ones_that_grow_by_little_do_too),
         TEST(a_block_grows_into_a_kept_piece_with_its_pages),
         TEST(a_block_that_grows_by_little_is_not_copied),
         TEST(a_run_grows_into_a_kept_piece_with_its_pages),
