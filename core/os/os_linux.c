@@ -33,6 +33,10 @@
 #define REPORT_MODE      0644
 #define DUPLICATE_FD_MIN 100 /* shells use descriptors below for scripts */
 
+/* How often what the clock said is noted; and how much less it has to say to have been set back. */
+#define CLOCK_SEEN_MS 100u
+#define CLOCK_BACK_MS 10000u
+
 #define THREAD_NAME_BYTES  16u
 #define THREAD_STACK_BYTES ((size_t)128 * 1024)
 
@@ -86,16 +90,45 @@ static bool read_clock(clockid_t clock, struct timespec *now) {
     return is_read;
 }
 
+/*
+ * A clock that was set back, as libraries that pretend another time do and a checkpoint that is restored on
+ * another machine, goes on from where it was: else nothing would age until it comes there again. Who looked
+ * at it long before he asks here makes it leap, which does no harm.
+ */
+static struct {
+    _Atomic uint64_t seen_ms;   /* of the clock, CLOCK_SEEN_MS ago at most */
+    _Atomic uint64_t behind_ms; /* by how much it was set back, in all */
+} clock_so_far;
+
+static uint64_t behind_ms(uint64_t now_ms) {
+    uint64_t seen_ms = hak_atomic_load_relaxed(&clock_so_far.seen_ms); /* relaxed: a number by itself */
+    if (now_ms >= seen_ms + CLOCK_SEEN_MS) {
+        hak_atomic_store_relaxed(&clock_so_far.seen_ms, now_ms); /* relaxed: the same */
+    } else if (now_ms + CLOCK_BACK_MS < seen_ms &&
+               /* relaxed: the same */
+               hak_atomic_cas_relaxed(&clock_so_far.seen_ms, &seen_ms, now_ms)) {
+        /* relaxed: who misses it asks for a time that is past, once */
+        (void)hak_atomic_add_relaxed(&clock_so_far.behind_ms, seen_ms - now_ms);
+    }
+    return hak_atomic_load_relaxed(&clock_so_far.behind_ms); /* relaxed: the same */
+}
+
 uint64_t hak_os_now_ns(void) {
     struct timespec now;
-    return read_clock(CLOCK_MONOTONIC, &now) ? (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec : 0;
+    if (!read_clock(CLOCK_MONOTONIC, &now)) {
+        return 0;
+    }
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return now_ns + behind_ms(now_ns / 1000000u) * 1000000u;
 }
 
 uint64_t hak_os_now_ms(void) {
     struct timespec now;
-    return read_clock(CLOCK_MONOTONIC_COARSE, &now)
-               ? (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u
-               : 0;
+    if (!read_clock(CLOCK_MONOTONIC_COARSE, &now)) {
+        return 0;
+    }
+    uint64_t now_ms = (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+    return now_ms + behind_ms(now_ms);
 }
 
 /* By syscall(): write(), open() and close() are points at which a thread that was cancelled would end, in the

@@ -17,7 +17,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 static uint64_t mapped_bytes(void) {
@@ -32,6 +34,29 @@ extern unsigned long __getauxval(unsigned long type);
 unsigned long getauxval(unsigned long type) {
     questions++;
     return __getauxval(type);
+}
+
+static int64_t clock_ahead_s = 1000000;
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    now->tv_sec += clock_ahead_s;
+    return result;
+}
+
+/* By a library that pretends another time, say. */
+static void a_clock_that_is_set_back_goes_on(void **state) {
+    (void)state;
+    uint64_t start_ms = hak_os_now_ms();
+    uint64_t start_ns = hak_os_now_ns();
+    for (unsigned i = 0; i < 3; i++) {
+        clock_ahead_s -= 100000;
+        assert_in_range(hak_os_now_ms() - start_ms, 0, 10000);
+        assert_in_range(hak_os_now_ns() - start_ns, 0, 10000000000);
+    }
+    clock_ahead_s += 100;
+    assert_in_range(hak_os_now_ms() - start_ms, 100000, 110000);
+    assert_in_range(hak_os_now_ns() - start_ns, 100000000000, 110000000000);
 }
 
 static void the_size_of_an_os_page_is_asked_for_once(void **state) {
@@ -296,6 +321,7 @@ static void those_processors_count_that_the_process_may_run_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_size_of_an_os_page_is_asked_for_once),
+        cmocka_unit_test(a_clock_that_is_set_back_goes_on),
         cmocka_unit_test(aligned_mappings_are_aligned_zero_and_accounted),
         cmocka_unit_test(failures_are_returned_and_errno_is_kept),
         cmocka_unit_test(reserved_memory_is_charged_when_it_is_allowed),
