@@ -293,22 +293,27 @@ static uint32_t *last_word(char *end) {
 
 /*
  * Writes a number that no other target has had lately at the end of a target that may be written there, or
- * that all may be made so.
+ * that all may be made so. An error if it cannot be made so: the kernel has no mapping more, and would refuse
+ * the move as well.
  */
-static uint32_t mark_end(char *end, bool is_writable) {
+static int mark_end(char *end, bool is_writable, uint32_t *mark) {
     static _Atomic uint32_t moves;
     size_t page_bytes = hak_os_page_bytes();
     if (hak_os_is_only_thread()) {
-        return MARKS_NOT_USED;
+        *mark = MARKS_NOT_USED;
+        return 0;
     }
     /* relaxed: decides only what is lost */
-    if (!is_writable &&
-        (!hak_atomic_load_relaxed(&marks_all) || hak_os_allow(end - page_bytes, page_bytes) != 0)) {
-        return NOT_MARKED;
+    if (!is_writable && !hak_atomic_load_relaxed(&marks_all)) {
+        *mark = NOT_MARKED;
+        return 0;
     }
-    uint32_t mark = (hak_atomic_add_relaxed(&moves, 1) << 1) | 1; /* relaxed: only that it is another */
-    *last_word(end) = mark;
-    return mark;
+    int error = is_writable ? 0 : hak_os_allow(end - page_bytes, page_bytes);
+    if (error == 0) {
+        *mark = (hak_atomic_add_relaxed(&moves, 1) << 1) | 1; /* relaxed: only that it is another */
+        *last_word(end) = *mark;
+    }
+    return error;
 }
 
 static bool is_marked(char *end, uint32_t mark) {
@@ -347,13 +352,16 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
     size_t more_bytes = new_bytes > freed_bytes ? new_bytes - freed_bytes : 0;
     char *more = target + new_bytes - more_bytes;
     size_t page_bytes = hak_os_page_bytes();
+    uint32_t mark = NOT_MARKED;
     bool is_left = true;
     int error = more_bytes == 0 ? 0 : hak_os_allow(more, more_bytes);
     if (error == 0 && !is_one_mapping(from, old_bytes)) {
         error = EFAULT;
     }
     if (error == 0) {
-        uint32_t mark = mark_end(target + new_bytes, more_bytes != 0);
+        error = mark_end(target + new_bytes, more_bytes != 0, &mark);
+    }
+    if (error == 0) {
         error = try_move(&move, mark, &is_left);
         if (error == ENOMEM && is_left && more_bytes > page_bytes &&
             hak_os_forbid(more, more_bytes - page_bytes) == 0) {

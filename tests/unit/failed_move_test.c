@@ -59,6 +59,16 @@ void *mremap(void *address, size_t old_bytes, size_t new_bytes, int flags, ...) 
     return (void *)syscall(SYS_mremap, address, old_bytes, new_bytes, flags, target);
 }
 
+static bool is_full; /* the kernel's limit of mappings is reached: none of them can be cut in two */
+
+int mprotect(void *address, size_t bytes, int protection) {
+    if (is_full) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return (int)syscall(SYS_mprotect, address, bytes, protection);
+}
+
 static size_t page_bytes;
 
 static size_t mapped_bytes(void) {
@@ -147,6 +157,26 @@ static void targets_without_growth_go_back_once_moves_fail(void **state) {
     assert_int_equal(mapped_bytes(), before_bytes);
 }
 
+/* At the limit of mappings the target's last page cannot be made writable, and no move would succeed. */
+static void what_cannot_be_marked_goes_back_untried(void **state) {
+    (void)state;
+    (void)fail_to_move(2 * PAGES, REFUSED_AT_ONCE);
+    size_t before_bytes = mapped_bytes();
+    char *source = map_source();
+    char *target = reserve(PAGES);
+    outcome = REFUSED_AT_ONCE;
+    refusals = 1;
+    is_full = true;
+    assert_int_equal(hak_os_move(source, PAGES * page_bytes, target, PAGES * page_bytes), ENOMEM);
+    is_full = false;
+    assert_int_equal(refusals, 1);
+    refusals = 0;
+    assert_false(is_mapped(target));
+    assert_int_equal(source[PAGES * page_bytes - 1], 5);
+    assert_int_equal(hak_os_unmap(source, PAGES * page_bytes), 0);
+    assert_int_equal(mapped_bytes(), before_bytes);
+}
+
 /* The kernel may count what the target could be written in as if it were to stay. */
 static void what_grows_is_tried_again_with_less(void **state) {
     (void)state;
@@ -207,6 +237,7 @@ int main(void) {
         cmocka_unit_test(a_target_that_is_gone_is_forgotten),
         cmocka_unit_test(what_another_thread_has_mapped_there_stays),
         cmocka_unit_test(targets_without_growth_go_back_once_moves_fail),
+        cmocka_unit_test(what_cannot_be_marked_goes_back_untried),
         cmocka_unit_test(what_grows_is_tried_again_with_less),
     };
     return cmocka_run_group_tests(alone, be_alone, NULL) +
