@@ -66,7 +66,7 @@ void *hak_guarded_alloc(size_t bytes, unsigned align_shift) {
     /* First what the kernel may refuse: the registry of a size that no machine has is gigabytes itself. */
     if (hak_os_allow(range.start, (size_t)(range.end - range.start)) != 0 ||
         hak_registry_prepare(mapping, mapping_bytes) != 0) {
-        (void)hak_os_unmap(mapping, mapping_bytes);
+        hak_os_drop(mapping, mapping_bytes);
         return NULL;
     }
     fill_words(&range, hak_word_for_number(HAK_KIND_GUARDED, 0));
@@ -86,11 +86,9 @@ bool hak_guarded_shrink(const struct hak_record *record, size_t bytes) {
     if (cut_bytes != 0 && hak_os_reserve_again(after.end, cut_bytes) != 0) {
         return false;
     }
-    if (surplus_bytes != 0) {
-        uint8_t *surplus = after.mapping + after.mapping_bytes;
-        hak_registry_fill(surplus, surplus_bytes / HAK_UNIT_BYTES, 0);
-        (void)hak_os_unmap(surplus, surplus_bytes);
-    }
+    uint8_t *surplus = after.mapping + after.mapping_bytes;
+    hak_registry_fill(surplus, surplus_bytes / HAK_UNIT_BYTES, 0);
+    hak_os_drop(surplus, surplus_bytes);
     return true;
 }
 
@@ -108,5 +106,5 @@ void hak_guarded_close(const struct hak_record *record) {
 void hak_guarded_unmap(const struct hak_record *record) {
     struct hak_guarded_range range = hak_guarded_range(record);
     fill_words(&range, 0);
-    (void)hak_os_unmap(range.mapping, range.mapping_bytes);
+    hak_os_drop(range.mapping, range.mapping_bytes);
 }

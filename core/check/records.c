@@ -89,9 +89,7 @@ static bool grow(struct shard *shard, size_t seen_capacity) {
         spare_bytes = hak_os_page_round(seen_capacity * sizeof(struct hak_record));
     }
     hak_lock_release(&shard->lock);
-    if (spare != NULL) {
-        (void)hak_os_unmap(spare, spare_bytes);
-    }
+    hak_os_drop(spare, spare_bytes);
     return true;
 }
 

@@ -100,7 +100,7 @@ static int map_chunk(size_t bytes, void **start, bool *has_markers) {
         error = shut_chunk(*start, bytes, has_markers);
     }
     if (error != 0) {
-        (void)hak_os_unmap(*start, bytes);
+        hak_os_drop(*start, bytes);
     }
     return error;
 }

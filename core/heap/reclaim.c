@@ -6,6 +6,7 @@
 #include "heap/child.h"
 #include "heap/front.h"
 #include "large/large.h"
+#include "os/os.h"
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
@@ -55,7 +56,9 @@ static size_t reclaim(struct heap *heap, slab_action action, size_t keep_bytes) 
     }
     size_t given_bytes = for_each_slab(action, heap);
     given_bytes += hak_large_trim(keep_bytes); /* first: its empty extents become SuperSlabs to unmap */
-    return given_bytes + hak_superslab_trim(keep_bytes);
+    given_bytes += hak_superslab_trim(keep_bytes);
+    hak_os_drop_again(); /* last: it may take mappings that what went before gave back */
+    return given_bytes;
 }
 
 /* An allocation is about to fail: what waits in quarantine has address space, or memory, that it may need. */

@@ -49,7 +49,7 @@ static void *map_fresh(size_t bytes, size_t align, uint64_t now_ms) {
         return NULL;
     }
     if (hak_mapping_prepare_words(p, bytes) != 0) {
-        (void)hak_os_unmap(p, bytes);
+        hak_os_drop(p, bytes);
         hak_mapping_drop_record(mapping);
         return NULL;
     }
@@ -143,7 +143,7 @@ static bool extend_in_place(struct hak_mapping *mapping, void *p, size_t old_byt
     }
     /* Not before: leaves are never unmapped, and a size that cannot be had may ask for many. */
     if (hak_mapping_prepare_words(p, bytes) != 0) {
-        (void)hak_os_unmap((char *)p + old_bytes, bytes - old_bytes);
+        hak_os_drop((char *)p + old_bytes, bytes - old_bytes);
         return false;
     }
     hak_lock_acquire(&hak_large_lock);
@@ -207,7 +207,7 @@ static void *settle_stray(void *p, void *stray, size_t old_bytes, size_t need_by
                                   hak_mapping_round(need_bytes / 2));
     if (target == NULL) {
         memcpy(p, stray, old_bytes);
-        hak_move_drop(stray, old_bytes);
+        hak_os_drop(stray, old_bytes);
     }
     return target;
 }

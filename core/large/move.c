@@ -36,30 +36,19 @@ void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slac
     char *start = reserved;
     char *target = (char *)hak_round_up((uintptr_t)start - place.offset, place.align) + place.offset;
     if (hak_mapping_prepare_words(target, bytes) != 0) {
-        (void)hak_os_unmap(start, total_bytes);
+        hak_os_drop(start, total_bytes);
         return NULL;
     }
     size_t lead_bytes = (size_t)(target - start);
     size_t tail_bytes = total_bytes - lead_bytes - bytes;
-    /* A failure leaves address space reserved, without memory. */
-    if (lead_bytes != 0) {
-        (void)hak_os_unmap(start, lead_bytes);
-    }
-    if (tail_bytes != 0) {
-        (void)hak_os_unmap(target + bytes, tail_bytes);
-    }
+    hak_os_drop(start, lead_bytes);
+    hak_os_drop(target + bytes, tail_bytes);
     return target;
 }
 
-void hak_move_drop(void *start, size_t bytes) {
-    if (bytes != 0 && hak_os_unmap(start, bytes) != 0) {
-        (void)hak_os_purge(start, bytes);
-    }
-}
-
 void hak_move_give_up(void *target, size_t bytes, size_t lost, size_t lost_end) {
-    hak_move_drop(target, lost);
-    hak_move_drop((char *)target + lost_end, bytes - lost_end);
+    hak_os_drop(target, lost);
+    hak_os_drop((char *)target + lost_end, bytes - lost_end);
 }
 
 /*
@@ -81,7 +70,7 @@ static bool move_parts(char *from, size_t old_bytes, const struct hak_seams *sea
                             new_bytes - moved_bytes);
     }
     if (error == 0) {
-        hak_move_drop(from, moved_bytes);
+        hak_os_drop(from, moved_bytes);
         return true;
     }
     memcpy(from, target, moved_bytes);
@@ -105,7 +94,7 @@ bool hak_move_free_pages(void *from, size_t bytes, const struct hak_seams *seams
         size_t end = hak_seams_next(seams, offset, bytes);
         size_t new_end = end == bytes ? new_bytes : end;
         if (hak_os_move(start + offset, end - offset, (char *)target + offset, new_end - offset) != 0) {
-            hak_move_drop(start + offset, bytes - offset);
+            hak_os_drop(start + offset, bytes - offset);
             hak_move_give_up(target, new_bytes, offset, new_end);
             return false;
         }

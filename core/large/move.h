@@ -22,10 +22,6 @@ void *hak_move_reserve(const void *from, size_t bytes, size_t align, size_t slac
 void *hak_move_piece(void *from, size_t old_bytes, const struct hak_seams *seams, size_t new_bytes,
                      size_t align, size_t slack_bytes);
 
-/* Unmaps a range; one that cannot be unmapped (the kernel's limit of maps) is purged, its address space lost.
- */
-void hak_move_drop(void *start, size_t bytes);
-
 /*
  * Drops a target of `bytes` bytes but for [lost, lost_end), where a move has failed: that is nobody's, or
  * another thread's already.

@@ -122,7 +122,7 @@ static bool add_chunk(void) {
     }
     char *chunk = (char *)reserved + page_bytes;
     if (hak_os_allow(chunk, chunk_bytes) != 0) {
-        (void)hak_os_unmap(reserved, mapped_bytes);
+        hak_os_drop(reserved, mapped_bytes);
         return false;
     }
     (void)hak_atomic_add_relaxed(&arena.mapped_bytes, mapped_bytes); /* relaxed: a statistic */

@@ -98,7 +98,7 @@ static int map_leaf(_Atomic(_Atomic hak_word *) *entry) {
     void *leaf = (char *)reserved + page_bytes;
     error = hak_os_allow(leaf, leaf_bytes);
     if (error != 0) {
-        (void)hak_os_unmap(reserved, guarded_bytes);
+        hak_os_drop(reserved, guarded_bytes);
         return error;
     }
     hak_lock_acquire(&hak_registry_lock);
@@ -108,7 +108,7 @@ static int map_leaf(_Atomic(_Atomic hak_word *) *entry) {
     }
     hak_lock_release(&hak_registry_lock);
     if (!is_first) {
-        (void)hak_os_unmap(reserved, guarded_bytes);
+        hak_os_drop(reserved, guarded_bytes);
     } else {
         (void)hak_atomic_add_relaxed(&mapped_leaf_bytes, guarded_bytes); /* relaxed: a statistic */
     }

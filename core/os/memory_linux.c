@@ -80,13 +80,8 @@ static int map_and_trim(size_t bytes, size_t align, int protection, void **out) 
     uintptr_t aligned = hak_round_up(start, align);
     size_t lead_bytes = aligned - start;
     size_t tail_bytes = padded_bytes - lead_bytes - bytes;
-    /* A trim that fails (map count exhausted) leaves unused address space mapped and accounted: harmless. */
-    if (lead_bytes != 0) {
-        (void)hak_os_unmap(address, lead_bytes);
-    }
-    if (tail_bytes != 0) {
-        (void)hak_os_unmap((void *)(aligned + bytes), tail_bytes);
-    }
+    hak_os_drop(address, lead_bytes);
+    hak_os_drop((void *)(aligned + bytes), tail_bytes);
     *out = (void *)aligned;
     return 0;
 }
@@ -101,7 +96,7 @@ static int map_aligned(void *hint, size_t bytes, size_t align, int protection, v
         *out = address;
         return 0;
     }
-    (void)hak_os_unmap(address, bytes);
+    hak_os_drop(address, bytes);
     return map_and_trim(bytes, align, protection, out);
 }
 
@@ -173,8 +168,8 @@ static HAK_COLD uint8_t find_out(_Atomic uint8_t *known, uint8_t (*try)(void *pa
     void *page;
     if (hak_os_map(NULL, hak_os_page_bytes(), &page) == 0) {
         state = try(page);
-        (void)hak_os_unmap(page, hak_os_page_bytes());
         hak_atomic_store_relaxed(known, state); /* relaxed: as in holds() */
+        hak_os_drop(page, hak_os_page_bytes());
     }
     return state;
 }
@@ -210,7 +205,7 @@ static HAK_COLD uint8_t try_old_pages(void *page) {
     }
     account_mapped((int64_t)hak_os_page_bytes());
     uint8_t state = try_purge(page);
-    (void)hak_os_unmap(moved, hak_os_page_bytes());
+    hak_os_drop(moved, hak_os_page_bytes());
     return state;
 }
 
@@ -274,7 +269,7 @@ static bool is_one_mapping(void *address, size_t bytes) {
     int error = call_mremap(address, bytes, bytes + page_bytes, 0, NULL, &same);
     if (error == 0) {
         account_mapped((int64_t)page_bytes);
-        (void)hak_os_unmap((char *)address + bytes, page_bytes);
+        hak_os_drop((char *)address + bytes, page_bytes);
     }
     return error != EFAULT;
 }
@@ -373,7 +368,7 @@ static int move_to(void *from, size_t old_bytes, char *target, size_t new_bytes,
         }
     }
     if (is_left) {
-        (void)hak_os_unmap(target, new_bytes);
+        hak_os_drop(target, new_bytes);
     } else { /* the target was accounted for when it was reserved */
         account_mapped(-(int64_t)(error == 0 ? freed_bytes : new_bytes));
     }

@@ -67,6 +67,14 @@ int hak_os_reserve_aligned(size_t bytes, size_t align, void **out);
 /* Slow. Gives the range back: its address may be somebody else's at once. Part of a mapping is allowed. */
 int hak_os_unmap(void *address, size_t bytes);
 
+/*
+ * Slow. Gives a range back that nobody has any more; of 0 bytes nothing. If it cannot be unmapped now (a
+ * process may have so many mappings, and this would make one of them two), its memory goes, and its address
+ * space by hak_os_drop_again() at a later time. What waits so is bounded; beyond that it is lost.
+ */
+void hak_os_drop(void *address, size_t bytes);
+HAK_COLD void hak_os_drop_again(void);
+
 /* Slow. Access rights of a whole range: reading and writing, reading alone, or none. */
 int hak_os_allow(void *address, size_t bytes);
 int hak_os_freeze(void *address, size_t bytes);

@@ -134,7 +134,7 @@ static uintptr_t map_memory(bool is_huge) {
         return 0;
     }
     if (hak_registry_prepare(memory, HAK_SUPERSLAB_BYTES) != 0) {
-        (void)hak_os_unmap(memory, HAK_SUPERSLAB_BYTES);
+        hak_os_drop(memory, HAK_SUPERSLAB_BYTES);
         return 0;
     }
     hak_atomic_store_relaxed(&records.lowest_base, (uintptr_t)memory); /* relaxed: a hint */

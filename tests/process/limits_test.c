@@ -12,6 +12,7 @@
 #include "support/child.h"
 #include "support/limits.h"
 #include "support/pattern.h"
+#include "support/rng.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -108,20 +109,45 @@ static int exhaust_everything(void) {
     return exhaust_again_and_again(SIZE_MAX);
 }
 
+#define TABLE_PAGES ((size_t)1 << 20)
+
+struct map_table {
+    char *range;
+    size_t page_bytes;
+    size_t end; /* the page up to which they alternate */
+};
+
 /* Fills the table of mappings: pages of alternating rights cannot be merged into one mapping. */
-static int exhaust_the_map_table(void) {
-    enum { PAGES = 1 << 20 };
-    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    char *range =
-        mmap(NULL, PAGES * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(range != MAP_FAILED);
-    free(malloc(100));
-    size_t page = 1;
-    while (page < PAGES && mprotect(range + page * page_bytes, page_bytes, PROT_READ) == 0) {
-        page += 2;
+static bool fill_map_table(struct map_table *table) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    *table = (struct map_table){.page_bytes = (size_t)sysconf(_SC_PAGESIZE), .end = 1};
+    table->range = mmap(NULL, TABLE_PAGES * table->page_bytes, PROT_NONE, flags, -1, 0);
+    CHECK(table->range != MAP_FAILED);
+    while (table->end < TABLE_PAGES &&
+           mprotect(table->range + table->end * table->page_bytes, table->page_bytes, PROT_READ) == 0) {
+        table->end += 2;
     }
-    if (page >= PAGES) {
+    if (table->end >= TABLE_PAGES) {
         printf("vm.max_map_count is beyond what this test fills\n");
+    }
+    return table->end < TABLE_PAGES;
+}
+
+/* Makes room for so many mappings, by twos. */
+static void thin_map_table(struct map_table *table, size_t mappings) {
+    table->end -= mappings;
+    CHECK(mprotect(table->range + table->end * table->page_bytes, mappings * table->page_bytes, PROT_NONE) ==
+          0);
+}
+
+static void empty_map_table(struct map_table *table) {
+    CHECK(munmap(table->range, TABLE_PAGES * table->page_bytes) == 0);
+}
+
+static int exhaust_the_map_table(void) {
+    struct map_table table;
+    free(malloc(100));
+    if (!fill_map_table(&table)) {
         return CHILD_SKIP;
     }
     struct link *lists[COUNT_OF(sizes)] = {NULL};
@@ -134,7 +160,7 @@ static int exhaust_the_map_table(void) {
     }
     (void)malloc_trim(0);
     check_heap();
-    munmap(range, PAGES * page_bytes);
+    empty_map_table(&table);
     return exhaust_again_and_again(64 * MIB);
 }
 
@@ -198,6 +224,63 @@ static int grow_near_the_limit(void) {
     return 0;
 }
 
+static void *wait_for_end(void *end) {
+    (void)pthread_mutex_lock(end);
+    (void)pthread_mutex_unlock(end);
+    return NULL;
+}
+
+/* The same where hardly a mapping is left, and other threads may have what the kernel takes. */
+static void grow_by_turns(unsigned rounds) {
+    enum { BLOCKS = 12 };
+    unsigned char *blocks[BLOCKS] = {NULL};
+    struct rng rng = rng_seeded(7);
+    for (unsigned round = 0; round < rounds; round++) {
+        unsigned i = (unsigned)rng_below(&rng, BLOCKS);
+        size_t wanted_bytes = MIB + rng_below(&rng, 8 * MIB);
+        unsigned char *block = rng_below(&rng, 3) == 0 ? NULL : realloc(blocks[i], wanted_bytes);
+        if (block == NULL) {
+            free(blocks[i]);
+        } else if (blocks[i] == NULL) {
+            pattern_fill(block, MIB, i);
+        } else {
+            CHECK(pattern_holds(block, MIB, i));
+        }
+        blocks[i] = block;
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+}
+
+static int grow_in_a_full_map_table(void) {
+    pthread_mutex_t end = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    struct map_table table;
+    (void)pthread_mutex_lock(&end);
+    CHECK(pthread_create(&thread, NULL, wait_for_end, &end) == 0);
+    grow_by_turns(100);
+    CHECK(malloc_trim(0) >= 0);
+    size_t before_bytes = address_space_bytes();
+    if (!fill_map_table(&table)) {
+        return CHILD_SKIP;
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        thin_map_table(&table, 4);
+        grow_by_turns(100);
+    }
+    check_heap();
+    empty_map_table(&table);
+    CHECK(malloc_trim(0) >= 0);
+    size_t after_bytes = address_space_bytes();
+    printf("%zu KiB before, %zu KiB after\n", before_bytes / KIB, after_bytes / KIB);
+    CHECK(after_bytes <= before_bytes + 12 * MIB);
+    check_heap();
+    (void)pthread_mutex_unlock(&end);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
 /* Threads cannot be promised under such limits; where they start, they and main share what there is. */
 static void *fill_on_thread(void *limit) {
     struct link *list = NULL;
@@ -227,8 +310,13 @@ static const struct {
     const char *name;
     int (*run)(void);
 } modes[] = {
-    {"exhaust", exhaust_everything}, {"map-table", exhaust_the_map_table}, {"threads", exhaust_on_threads},
-    {"too-much", ask_for_too_much},  {"shrink", shrink_while_full},        {"grow", grow_near_the_limit},
+    {"exhaust", exhaust_everything},
+    {"map-table", exhaust_the_map_table},
+    {"threads", exhaust_on_threads},
+    {"too-much", ask_for_too_much},
+    {"shrink", shrink_while_full},
+    {"grow", grow_near_the_limit},
+    {"grow-map-table", grow_in_a_full_map_table},
 };
 
 /* ---- tests ---- */
@@ -296,6 +384,11 @@ static void a_full_map_table_is_survived(void **state) {
     run_limited("map-table", 0);
 }
 
+static void what_grows_in_a_full_map_table_loses_no_address_space(void **state) {
+    (void)state;
+    run_limited("grow-map-table", 0);
+}
+
 #define OVERCOMMIT "/proc/sys/vm/overcommit_memory"
 
 /* Until the process ends: the other flavour's test at the same time would take our mode for the one to put
@@ -353,6 +446,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(runs_under_ulimit_v_of_400_mib),
         cmocka_unit_test(threads_run_under_ulimit_v),
         cmocka_unit_test(a_full_map_table_is_survived),
+        cmocka_unit_test(what_grows_in_a_full_map_table_loses_no_address_space),
         cmocka_unit_test(runs_under_strict_overcommit),
         cmocka_unit_test(a_realloc_that_fails_takes_no_address_space),
         cmocka_unit_test(what_grows_near_the_limit_loses_no_address_space),

@@ -59,6 +59,13 @@ int hak_os_unmap(void *address, size_t bytes) {
     return 0;
 }
 
+void hak_os_drop(void *address, size_t bytes) {
+    (void)hak_os_unmap(address, bytes);
+}
+
+void hak_os_drop_again(void) {
+}
+
 int hak_os_allow(void *address, size_t bytes) {
     (void)address;
     (void)bytes;
