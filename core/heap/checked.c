@@ -95,6 +95,14 @@ static void dispose(const struct hak_record *record, const char *function) {
     }
 }
 
+/* There is no memory for the record of a block that nobody has seen yet. */
+static void undo(const struct hak_record *record) {
+    if (record->kind == HAK_RECORD_GUARDED) {
+        hak_guarded_close(record); /* or it would count as open for ever */
+    }
+    dispose(record, "malloc");
+}
+
 static void fill_new(const struct hak_record *record, bool is_zeroed) {
     struct hak_zones zones = hak_zones_of(record);
     hak_zones_fill_red(&zones);
@@ -127,7 +135,7 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
             errno = saved_errno; /* the first attempt may have failed */
             return block;
         }
-        dispose(&record, "malloc");
+        undo(&record);
     }
     errno = ENOMEM;
     return NULL;
@@ -151,7 +159,7 @@ void *hak_checked_alloc_guarded(size_t bytes, unsigned align_shift) {
     record.allocating_thread = thread_number();
     fill_new(&record, true);
     if (!hak_records_enter(&record)) {
-        dispose(&record, "malloc");
+        undo(&record);
         return NULL;
     }
     return block;

@@ -4,9 +4,14 @@
  *
  * Each test is a program of its own, whose only allocations of hakmem's are the test's.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "base/bits.h"
+#include "check/guarded.h"
 #include "check/slots.h"
 #include "hakmem.h"
+#include "heap/checked.h"
 #include "heap/front.h"
 #include "meta/registry.h"
 #include "os/os.h"
@@ -14,10 +19,24 @@
 #include "support/target.h"
 #include "support/test.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define SMALL_BYTES 50u
+
+static bool is_out_of_memory; /* address space alone is to be had */
+
+void *mmap(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    if (is_out_of_memory && protection != PROT_NONE) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, fd, offset);
+}
 
 static bool allocates_sampled(size_t bytes, void **block) {
     *block = hak_malloc(bytes);
@@ -154,6 +173,17 @@ static int most(void) {
     return 0;
 }
 
+/* A block between guard pages for whose record there is no memory is none, and counts as none. */
+static int without_record(void) {
+    is_out_of_memory = true;
+    CHECK(hak_checked_alloc_guarded(MIB, hak_log2(HAK_ALIGN_BYTES)) == NULL);
+    is_out_of_memory = false;
+    CHECK(hak_guarded_live() == 0);
+    CHECK(hak_checked_alloc_guarded(MIB, hak_log2(HAK_ALIGN_BYTES)) != NULL);
+    CHECK(hak_guarded_live() == 1);
+    return 0;
+}
+
 static const struct part parts[] = {
     {"intervals", intervals},
     {"intervals_of_metered", intervals_of_metered},
@@ -162,6 +192,7 @@ static const struct part parts[] = {
     {"reallocated", reallocated},
     {"largest", largest},
     {"most", most},
+    {"without_record", without_record},
 };
 
 static void intervals_are_half_to_one_and_a_half_times_n(void **state) {
@@ -195,6 +226,11 @@ static void so_many_live_and_not_one_more(void **state) {
     assert_part_succeeds("most", "HAKMEM_GUARD_SAMPLE=1");
 }
 
+static void what_gets_no_record_does_not_count(void **state) {
+    (void)state;
+    assert_part_succeeds("without_record", "HAKMEM_GUARD_SAMPLE=1000000");
+}
+
 int main(int argc, char **argv) {
     const struct part *part = part_asked_for(parts, COUNT_OF(parts), argc, argv);
     if (part != NULL) {
@@ -207,6 +243,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(realloc_moves_a_sampled_block),
         cmocka_unit_test(blocks_of_up_to_a_mebibyte_are_sampled),
         cmocka_unit_test(so_many_live_and_not_one_more),
+        cmocka_unit_test(what_gets_no_record_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
