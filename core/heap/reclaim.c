@@ -51,6 +51,7 @@ static size_t share(struct slab *slab, struct heap *heap) {
 }
 
 static size_t reclaim(struct heap *heap, slab_action action, size_t keep_bytes) {
+    hak_child_rebuild_if_pending(); /* what threads had that are gone is free */
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
@@ -79,6 +80,5 @@ void hak_reclaim_blocks(struct heap *heap) {
 }
 
 size_t hak_reclaim_pages(size_t keep_bytes) {
-    hak_child_rebuild_if_pending();
     return reclaim(hak_heap_attach(), purge, keep_bytes);
 }

@@ -14,6 +14,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define KEPT_BYTES  ((size_t)64 * MIB)
 #define ROOM_BYTES  MIB
@@ -224,6 +226,55 @@ static void slabs_that_a_sleeping_thread_fetched_ahead_give_way(void **state) {
     }
 }
 
+static void *keep_scattered_and_sleep(void *unused) {
+    keep(SMALL_BYTES, true);
+    sleep_on();
+    return unused;
+}
+
+static void *grow(void *block) {
+    return realloc(block, ASKED_BYTES);
+}
+
+static void *ask_for_aligned(void *unused) {
+    (void)unused;
+    return memalign(4096, ASKED_BYTES);
+}
+
+/* Of what the thread had cached each SuperSlab holds a block: they are free in the child, where it is not. */
+static int ask_in_the_child_of_a_fork(void *(*request)(void *block)) {
+    void *block = malloc(2 * MIB);
+    CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
+    run_until_asleep(keep_scattered_and_sleep, NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        limit_room(ROOM_BYTES);
+        CHECK(launder(request(block)) != NULL);
+        check_heap();
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+static int grow_in_the_child(void *unused) {
+    (void)unused;
+    return ask_in_the_child_of_a_fork(grow);
+}
+
+static int ask_for_aligned_in_the_child(void *unused) {
+    (void)unused;
+    return ask_in_the_child_of_a_fork(ask_for_aligned);
+}
+
+static void what_a_lost_thread_had_cached_gives_way(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_function_succeeds(grow_in_the_child);
+    assert_function_succeeds(ask_for_aligned_in_the_child);
+}
+
 /* More than there are addresses: nothing that is kept would help. */
 static int ask_for_the_impossible(void *unused) {
     (void)unused;
@@ -259,6 +310,7 @@ int main(void) {
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way_to_small_blocks),
         cmocka_unit_test(slabs_that_a_sleeping_thread_fetched_ahead_give_way),
         cmocka_unit_test(what_others_freed_in_a_sleepers_slabs_is_given),
+        cmocka_unit_test(what_a_lost_thread_had_cached_gives_way),
         cmocka_unit_test(what_cannot_be_had_costs_no_cache),
     };
     return cmocka_run_group_tests_name("reclaim", tests, NULL, heap_is_sound);
