@@ -17,6 +17,7 @@
 #include "heap/diagnose.h"
 #include "heap/front.h"
 #include "heap/heap.h"
+#include "heap/reclaim.h"
 #include "heap/requests.h"
 #include "large/large.h"
 #include "os/os.h"
@@ -121,7 +122,7 @@ void *hak_checked_alloc(size_t bytes, size_t align, bool is_zeroed) {
     (void)hak_heap_attach();
     for (unsigned attempt = 0; attempt < 2 && bytes < HAK_BLOCK_BYTES_MAX - HAK_ZONE_BYTES_MIN; attempt++) {
         if (attempt != 0) {
-            hak_checked_empty_quarantine();
+            hak_reclaim_everything(hak_heap_attach());
         }
         record.kind = HAK_RECORD_INLINE;
         void *block = obtain(bytes, align, &record);

@@ -295,6 +295,32 @@ static void the_quarantine_gives_way_when_memory_is_short(void **state) {
     assert_function_succeeds(take_and_give_with_little_room);
 }
 
+/* As in any mode what is free goes before a long block is refused: caches, and SuperSlabs that they kept. */
+static int ask_for_more_than_there_is(void *unused) {
+    enum { KEPT = 64 * 1024 };
+    static void *blocks[KEPT];
+    (void)unused;
+    CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
+    for (unsigned i = 0; i < KEPT; i++) {
+        blocks[i] = malloc(500);
+        CHECK(blocks[i] != NULL);
+    }
+    for (unsigned i = 0; i < KEPT; i++) {
+        free(blocks[i]);
+    }
+    limit_room(MIB);
+    CHECK(launder(malloc(100 * MIB)) == NULL && errno == ENOMEM);
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0 && stats.cached_bytes == 0 && stats.superslabs_empty == 0);
+    return 0;
+}
+
+static void nothing_is_kept_when_a_long_block_is_refused(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_function_succeeds(ask_for_more_than_there_is);
+}
+
 static pthread_barrier_t barrier;
 
 static void *hold_a_heap(void *unused) {
@@ -383,6 +409,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),
+        cmocka_unit_test(nothing_is_kept_when_a_long_block_is_refused),
         cmocka_unit_test(many_long_blocks_leave_mappings_to_the_program),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),
         cmocka_unit_test(more_than_the_machine_has_is_refused_before_it_is_filled),
