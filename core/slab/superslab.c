@@ -274,8 +274,8 @@ struct superslab *hak_superslab_take_whole(uint32_t *zero_units) {
         hak_lock_acquire(&hak_superslab_lock);
         hak_superslab_none_to_hot(s, base);
     }
-    *zero_units = s->zero_units;
-    note_missed(s->zero_units);
+    *zero_units = s->is_huge ? 0 : s->zero_units; /* a huge page has memory where nobody wrote to it */
+    note_missed(*zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
     (void)hak_superslab_split(s);

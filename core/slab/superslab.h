@@ -75,8 +75,8 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero);
 
 /*
  * An empty SuperSlab for the large floor alone: 2 MiB at `base`, registry prepared, words not yet stored.
- * NULL when out of memory. `zero_units` is a mask of the units that are known to be zero, also when it comes
- * back. Slow: no lock held.
+ * NULL when out of memory. `zero_units` is a mask of the units that are known to be zero and hold no memory,
+ * also when it comes back. Slow: no lock held.
  */
 struct superslab *hak_superslab_take_whole(uint32_t *zero_units);
 

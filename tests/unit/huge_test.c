@@ -151,12 +151,30 @@ static void what_long_blocks_have_allows_no_huge_page(void **state) {
     }
 }
 
+/* Nobody wrote to it, but a huge page has all of its memory: the large floor is to give that back. */
+static void what_is_lent_of_a_huge_one_holds_memory(void **state) {
+    uint32_t zero_units = 1;
+    (void)state;
+    struct superslab *huge = new_full_huge(a);
+    give(a, 0, UNITS, true);
+    assert_int_equal(huge->tier, HAK_TIER_FREE);
+    assert_ptr_equal(hak_superslab_take_whole(&zero_units), huge);
+    assert_int_equal(zero_units, 0);
+    (void)hak_superslab_give_whole(huge, zero_units, 0);
+    assert_ptr_equal(hak_superslab_take_whole(&zero_units), huge);
+    (void)hak_superslab_give_whole(huge, UINT32_MAX, 0);
+    assert_ptr_equal(hak_superslab_take_whole(&zero_units), huge);
+    assert_int_equal(zero_units, UINT32_MAX); /* it is a huge page no more */
+    (void)hak_superslab_give_whole(huge, zero_units, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(long_blocks_get_the_units_that_hold_data_alone),
         TEST(a_superslab_that_is_no_huge_page_serves_both),
         TEST(so_it_is_where_one_drains),
         TEST(so_it_is_where_one_is_empty),
+        TEST(what_is_lent_of_a_huge_one_holds_memory),
         TEST(what_long_blocks_have_allows_no_huge_page),
     };
     return cmocka_run_group_tests_name("huge", tests, NULL, heap_is_sound);
