@@ -67,7 +67,7 @@ static void count_allocation(struct class_state *state, bool is_hit) {
 static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
     struct class_state *state = &heap->classes[class_idx];
     if (HAK_UNLIKELY(hak_tls.until_slow < 0)) {
-        hak_upkeep(heap);
+        hak_upkeep(heap, HAK_NEVER_SLOW);
     }
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
         bool is_taken = hak_supply_take_cold(heap, class_idx, ref);

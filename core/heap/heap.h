@@ -93,6 +93,7 @@ struct spill_row {
 struct sampling {
     uint64_t chance;    /* state of a generator */
     int64_t until_slow; /* what the last thread that had this heap left */
+    int64_t left;       /* of the interval, beyond what hak_tls.until_slow counts */
 };
 
 struct heap {

@@ -41,7 +41,10 @@ static int64_t next_interval(struct heap *heap) {
 
 /* The thread's first allocation since there is sampling, counted as such. */
 static void begin(struct heap *heap) {
-    hak_tls.until_slow = next_interval(heap) - 2;
+    int64_t allocations = next_interval(heap) - 1;
+    int64_t part = allocations < HAK_UPKEEP_ALLOCATIONS ? allocations : HAK_UPKEEP_ALLOCATIONS;
+    hak_tls.until_slow = part - 1;
+    heap->sampling.left = allocations - part;
 }
 
 /*
@@ -75,9 +78,11 @@ void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
     if (hak_tls.until_slow >= 0 || bytes > SAMPLED_BYTES_MAX) {
         return NULL; /* such a large one leaves its turn to the next */
     }
-    hak_tls.until_slow = next_interval(heap) - 1;
-    hak_upkeep(heap);
-    if (hak_slots_live() + hak_guarded_live() >= SAMPLED_LIVE_MAX) {
+    bool is_turn = heap->sampling.left == 0;
+    int64_t allocations = is_turn ? next_interval(heap) : heap->sampling.left;
+    hak_upkeep(heap, allocations - 1);
+    heap->sampling.left = allocations - 1 - hak_tls.until_slow;
+    if (!is_turn || hak_slots_live() + hak_guarded_live() >= SAMPLED_LIVE_MAX) {
         return NULL;
     }
     uint64_t start_ns = hak_os_now_ns();

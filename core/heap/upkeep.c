@@ -105,11 +105,9 @@ static unsigned until_next(const struct heap *heap) {
     return hak_ragged_is_waiting() ? heap->ragged_gap : HAK_UPKEEP_ALLOCATIONS;
 }
 
-void hak_upkeep(struct heap *heap) {
+void hak_upkeep(struct heap *heap, int64_t until_slow_max) {
     look_at_caches(heap);
     give_back(heap);
-    if (hak_tls.until_slow < 0) {
-        hak_tls.until_slow = until_next(heap);
-    }
+    hak_tls.until_slow = (int64_t)hak_smaller(until_next(heap), (size_t)until_slow_max);
     heap->until_look -= (int32_t)hak_smaller((size_t)hak_tls.until_slow, HAK_UPKEEP_ALLOCATIONS);
 }

@@ -3,7 +3,7 @@
  *
  * Memory is given back by slow paths, and a program that finds all it needs in its caches takes none. So each
  * thread counts its allocations down in hak_tls.until_slow, on the hit path too; the one that brings it below
- * 0 takes the slow path. Guard sampling (heap/sampled.h) counts in the same number, for itself.
+ * 0 takes the slow path. Guard sampling (heap/sampled.h) counts in the same number.
  */
 #ifndef HAK_HEAP_UPKEEP_H
 #define HAK_HEAP_UPKEEP_H
@@ -13,9 +13,9 @@
 /*
  * Narrows wide caches that have stopped swinging, returns what caches have and do not need, lets raised
  * floors fall with time, and gives back what is above them then, or else what lies free in ragged slabs: no
- * more than any operation may. Sets until_slow unless that is sampling's. The owning thread. Slow: no lock
- * held.
+ * more than any operation may. Sets hak_tls.until_slow, to until_slow_max (0 or more) at most: sampling,
+ * which counts in the same number, has its own use for it then. The owning thread. Slow: no lock held.
  */
-HAK_COLD void hak_upkeep(struct heap *heap);
+HAK_COLD void hak_upkeep(struct heap *heap, int64_t until_slow_max);
 
 #endif

@@ -190,7 +190,7 @@ static void it_is_narrowed_in_a_process_that_samples_too(void **state) {
     assert_true(capacity(CLASS_OF_160) > plain_capacity(CLASS_OF_160));
     for (unsigned i = 0; i < 4 * LOOKS; i++) {
         hak_tls.until_slow = HAK_UPKEEP_ALLOCATIONS;
-        hak_upkeep(hak_heap_attach());
+        hak_upkeep(hak_heap_attach(), HAK_NEVER_SLOW);
     }
     hak_tls.until_slow = 0;
     assert_int_equal(capacity(CLASS_OF_160), plain_capacity(CLASS_OF_160));
