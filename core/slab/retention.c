@@ -145,7 +145,7 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
         return;
     }
     r->proofs = is_costly(r, now_ms) ? r->proofs + (r->proofs < PROOFS_TO_RAISE) : 0;
-    if (r->proofs == PROOFS_TO_RAISE) {
+    if (r->proofs == PROOFS_TO_RAISE && !r->is_set) {
         set_raised(r, hak_smaller(r->raised_bytes + r->purged_bytes, raise_max(r)));
     }
     forget_cycle(r);
@@ -188,6 +188,7 @@ void hak_refusals_note(struct hak_refusals *refusals, bool is_refused, unsigned 
 void hak_retention_set(struct retention *r, size_t bytes) {
     r->is_set = true;
     r->set_bytes = bytes;
+    set_raised(r, 0); /* and stays so: no cycle proves anything any more */
 }
 
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms) {

@@ -95,6 +95,22 @@ static void what_is_missed_late_proves_nothing(void **state) {
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms + 1003), hak_retention_base_bytes());
 }
 
+/* Where the program has said what may stay nothing proves anything, and others have all of HAKMEM_RETAIN_MB.
+ */
+static void what_the_program_has_set_does_not_rise(void **state) {
+    (void)state;
+    struct retention r = used_much();
+    uint64_t now_ms = cycle(&r, 1, raise_floor(&r));
+    assert_int_not_equal(hak_retention_raised_bytes(HAK_RETAINER_SLABS), 0);
+    hak_retention_note_purged(&r, CYCLE, now_ms);
+    hak_retention_set(&r, CYCLE);
+    for (unsigned i = 0; i < 2 * PROOFS; i++) {
+        assert_int_equal(hak_retention_raised_bytes(HAK_RETAINER_SLABS), 0);
+        now_ms = cycle(&r, 1, now_ms);
+    }
+    assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), CYCLE);
+}
+
 /* Faulting in what comes back slowly costs less than the memory would. */
 static void what_is_missed_slowly_proves_nothing(void **state) {
     (void)state;
@@ -406,6 +422,7 @@ int main(void) {
         cmocka_unit_test(floor_rises_after_two_seconds_of_ping_pong),
         cmocka_unit_test(short_cycles_prove_as_much_as_long_ones),
         cmocka_unit_test(what_is_missed_late_proves_nothing),
+        cmocka_unit_test(what_the_program_has_set_does_not_rise),
         cmocka_unit_test(what_is_missed_slowly_proves_nothing),
         cmocka_unit_test(small_cycles_prove_together),
         cmocka_unit_test(a_long_purge_is_no_cycle),
