@@ -374,12 +374,11 @@ static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, un
     return 0;
 }
 
-unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
+unsigned hak_blocks_purge(struct slab *slab, bool is_all_touched, unsigned calls_max, unsigned *calls) {
     unsigned pages = 0;
     unsigned run_start = 0;
     unsigned calls_end = *calls + calls_max;
-    /* What was not carved yet holds the dirt of the slab's units, if they were not zero. */
-    unsigned end = slab->is_zero ? slab->carved_blocks : slab->capacity_blocks;
+    unsigned end = is_all_touched ? slab->capacity_blocks : slab->carved_blocks;
     for (unsigned i = 0; i <= end && *calls != calls_end; i++) {
         /* acquire: pairs with the FREE stores in cached_to_free(): the purge comes after the last use */
         bool is_free = i < end && is_free_header(hak_atomic_load_acquire(&slab->map[i]));

@@ -36,11 +36,12 @@ unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context);
 
 /*
- * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. Returns how many
- * of its pages hold no memory then; adds the system calls, at most `calls_max`, to *calls. Slow: no lock
- * held.
+ * Gives the memory beneath runs of free blocks of a leased slab back, whole OS pages only. is_all_touched:
+ * what was never handed out may hold some as well. Returns how many of its pages hold no memory then; adds
+ * the system calls, at most `calls_max`, to *calls. Slow: no lock held.
  */
-HAK_COLD unsigned hak_blocks_purge(struct slab *slab, unsigned calls_max, unsigned *calls);
+HAK_COLD unsigned hak_blocks_purge(struct slab *slab, bool is_all_touched, unsigned calls_max,
+                                   unsigned *calls);
 
 /* Of the group's blocks that one is of, those that are FREE on pages that were not given back, as a mask.
  * Lease held. */

@@ -249,7 +249,8 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     struct hak_unit_change change = {0};
     hak_lock_acquire(&hak_superslab_lock);
     hak_ragged_forget(s, slab);
-    *(is_zero ? &change.freed_zero : &change.freed_dirty) = hak_superslab_span(slab);
+    *(is_zero && !hak_superslab_lies_on_filled(slab) ? &change.freed_zero : &change.freed_dirty) =
+        hak_superslab_span(slab);
     if (hak_superslab_carved_bytes(slab) > HAK_LIGHT_BYTES) {
         s->light_units &= ~hak_superslab_span(slab);
     }
@@ -293,6 +294,13 @@ unsigned hak_superslab_split(struct superslab *s) {
         (void)hak_os_advise_huge((void *)s->base, HAK_SUPERSLAB_BYTES, false);
     }
     return was_huge;
+}
+
+bool hak_superslab_is_filled(const struct slab *slab) {
+    hak_lock_acquire(&hak_superslab_lock);
+    bool is_filled = hak_superslab_lies_on_filled(slab);
+    hak_lock_release(&hak_superslab_lock);
+    return is_filled;
 }
 
 unsigned hak_superslab_give_whole(struct superslab *s, uint32_t zero_units, unsigned calls_max) {

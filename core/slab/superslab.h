@@ -31,7 +31,8 @@ enum hak_tier {
  * Owner: this floor. The record outlives its memory and is reused for other SuperSlabs only (type-stable), so
  * that a stale pointer to one of its slabs reads a slab. Invariant, under the lock, for HOT, DRAINING and
  * FREE: free_units, purging_units and the spans of taken slabs are disjoint and cover all 32 units;
- * zero_units is a subset of free_units, long_units of what slabs have. A thin slab is a taken one.
+ * zero_units is a subset of free_units, long_units and filled_units of what slabs have. A thin slab is a
+ * taken one.
  */
 struct superslab {
     struct slab slabs[HAK_UNITS_PER_SUPERSLAB]; /* slab i is the one that starts at unit i, if any */
@@ -39,15 +40,16 @@ struct superslab {
     uint32_t free_units;                        /* under lock: mask */
     uint32_t zero_units;                        /* under lock: mask, free units whose bytes are all zero */
     uint32_t purging_units;                     /* under lock: mask, units that some thread is giving back */
-    uint32_t light_units;          /* under lock: mask, see HAK_LIGHT_BYTES; taken ones may be, too */
-    uint32_t long_units;           /* under lock: mask, slabs' whose blocks are longer than an OS page */
-    uint32_t thin_slabs;           /* under lock: mask, first units of thin slabs (thin.h) */
-    uint32_t ragged_slabs;         /* under lock: mask, first units of those that wait (ragged.h) */
-    enum hak_tier tier;            /* under lock */
-    bool is_in_dirty_list;         /* under lock: in one of two, */
-    bool is_paused;                /* under lock: that of those that are not to be purged now */
-    bool is_huge;                  /* under lock: the kernel may use a huge page for it */
-    struct superslab *prev, *next; /* under lock: bucket, LRU or spare list */
+    uint32_t light_units;  /* under lock: mask, see HAK_LIGHT_BYTES; taken ones may be, too */
+    uint32_t long_units;   /* under lock: mask, slabs' whose blocks are longer than an OS page */
+    uint32_t filled_units; /* under lock: mask, slabs' from when it was a huge page: all have memory */
+    uint32_t thin_slabs;   /* under lock: mask, first units of thin slabs (thin.h) */
+    uint32_t ragged_slabs; /* under lock: mask, first units of those that wait (ragged.h) */
+    enum hak_tier tier;    /* under lock */
+    bool is_in_dirty_list; /* under lock: in one of two, */
+    bool is_paused;        /* under lock: that of those that are not to be purged now */
+    bool is_huge;          /* under lock: the kernel may use a huge page for it */
+    struct superslab *prev, *next;             /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next; /* under lock: with dirty units or thin slabs, oldest first */
     uint64_t paused_until_ms;                  /* under lock */
     uint64_t emptied_ms;                       /* under lock: when it became FREE */
@@ -88,6 +90,9 @@ unsigned hak_superslab_give_whole(struct superslab *superslab, uint32_t zero_uni
  * back. Returns the number of system calls that took, 0 or 1. Slow: no lock held.
  */
 unsigned hak_superslab_split(struct superslab *superslab);
+
+/* Whether what nobody wrote to in a slab holds memory as well, since it lay on a huge page. */
+HAK_COLD bool hak_superslab_is_filled(const struct slab *slab);
 
 /* The units of a taken slab, as a mask. */
 HAK_INLINE uint32_t hak_superslab_span(const struct slab *slab) {

@@ -54,6 +54,9 @@ static const char *broken_invariant(struct superslab *s) {
     if ((s->long_units & (s->free_units | s->purging_units)) != 0) {
         return "SuperSlab: units of long blocks that no slab has";
     }
+    if ((s->filled_units & s->free_units) != 0) {
+        return "SuperSlab: filled units that are free";
+    }
     if (s->tier == HAK_TIER_FREE && s->free_units != UINT32_MAX) {
         return "SuperSlab: in the LRU but not empty";
     }

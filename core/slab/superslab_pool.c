@@ -169,6 +169,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     s->free_units = (s->free_units & ~begun) | change.freed_zero | change.freed_dirty | ended;
     s->zero_units = (s->zero_units & ~begun) | change.freed_zero | change.purge_done;
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
+    s->filled_units &= ~s->free_units;
     set_long_units(s, (s->long_units & ~s->free_units) | (change.is_long ? change.taken : 0));
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
@@ -177,7 +178,8 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
 
 /* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
 size_t hak_superslab_touched_bytes(const struct slab *slab) {
-    return slab->is_zero ? hak_os_page_round(hak_superslab_carved_bytes(slab)) : slab->units * HAK_UNIT_BYTES;
+    bool is_clean = slab->is_zero && !hak_superslab_lies_on_filled(slab);
+    return is_clean ? hak_os_page_round(hak_superslab_carved_bytes(slab)) : slab->units * HAK_UNIT_BYTES;
 }
 
 void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pages) {
@@ -226,16 +228,32 @@ bool hak_superslab_may_be_huge(void) {
     return unused_units <= (units_in_use() - pool->long_units) / HUGE_UNUSED_SHARE;
 }
 
+static size_t touched_by_thin_bytes(const struct superslab *s) {
+    size_t bytes = 0;
+    for (uint32_t left = s->thin_slabs; left != 0; left &= left - 1) {
+        bytes += hak_superslab_touched_bytes(&s->slabs[hak_ctz32(left)]);
+    }
+    return bytes;
+}
+
+/* The huge page has memory where nobody wrote to: in free units and in slabs. */
 bool hak_superslab_clear_huge(struct superslab *s) {
-    bool was_huge = s->is_huge;
-    if (was_huge && s->tier <= HAK_TIER_FREE) {
+    if (!s->is_huge) {
+        return false;
+    }
+    size_t before_bytes = touched_by_thin_bytes(s);
+    bool is_attached = s->tier <= HAK_TIER_FREE;
+    if (is_attached) {
         detach(s);
-        s->is_huge = false;
-        s->zero_units = s->light_units = 0; /* the huge page has memory there */
-        attach(s);
     }
     s->is_huge = false;
-    return was_huge;
+    s->filled_units = is_attached ? ~s->free_units : 0;
+    hak_superslab_pool.thin_bytes += touched_by_thin_bytes(s) - before_bytes;
+    if (is_attached) {
+        s->zero_units = s->light_units = 0;
+        attach(s);
+    }
+    return true;
 }
 
 void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
@@ -244,6 +262,7 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     s->free_units = s->zero_units = ALL_UNITS;
     s->light_units = 0;
     s->purging_units = 0;
+    s->filled_units = 0;
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
     attach(s);

@@ -60,6 +60,11 @@ HAK_INLINE size_t hak_superslab_carved_bytes(const struct slab *slab) {
     return slab->carved_blocks * hak_class_block_bytes[slab->class_idx];
 }
 
+/* What hak_superslab_is_filled() says, under the lock. */
+HAK_INLINE bool hak_superslab_lies_on_filled(const struct slab *slab) {
+    return (hak_superslab_of(slab)->filled_units >> slab->unit_idx & 1u) != 0;
+}
+
 /* What of a slab may hold memory: all of its span, or what was handed out of a clean one so far. */
 size_t hak_superslab_touched_bytes(const struct slab *slab);
 

@@ -90,7 +90,9 @@ size_t hak_thin_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
     unsigned before_pages = slab->purged_pages;
     unsigned splits = calls_max != 0 ? hak_superslab_split(hak_superslab_of(slab)) : 0;
     *calls += splits;
-    unsigned pages = hak_blocks_purge(slab, calls_max - splits, calls);
+    /* What was not carved yet holds the dirt of the slab's units, if they were not zero, or a huge page's. */
+    bool is_all_touched = !slab->is_zero || hak_superslab_is_filled(slab);
+    unsigned pages = hak_blocks_purge(slab, is_all_touched, calls_max - splits, calls);
     size_t given_bytes = pages > before_pages ? (pages - before_pages) * hak_os_page_bytes() : 0;
     bool was_thin = is_marked(slab);
     uint64_t now_ms = hak_os_now_ms();

@@ -4,9 +4,14 @@
  *
  * suite: limit 60 s
  */
+#include "heap/heap.h"
 #include "meta/classes.h"
 #include "os/os.h"
+#include "slab/blocks.h"
+#include "slab/thin.h"
 #include "superslab_kit.h"
+
+#include <limits.h>
 
 #define HELD_MAX      8192u
 #define UNITS_ENOUGH  1280u /* a 20th of so many is more than a SuperSlab */
@@ -151,6 +156,41 @@ static void what_long_blocks_have_allows_no_huge_page(void **state) {
     }
 }
 
+/* A slab with one block in use. */
+static struct block_ref use_one_block(struct slab *slab) {
+    struct block_ref ref;
+    CHECK(hak_slab_assign(slab, hak_class_of(2048), 0) == 0);
+    CHECK(hak_blocks_take(slab, &ref, 1) == 1);
+    return ref;
+}
+
+static void end_slab(struct slab *slab, const struct block_ref *ref) {
+    hak_heap_handle_event(slab, hak_slab_release(slab, 1, HAK_PLACE_NOWHERE, 0), NULL);
+    (void)hak_blocks_return(ref, 1, 0, hak_heap_handle_event, NULL);
+}
+
+/* Of slabs too a huge page has memory where nobody wrote to; another one may be thin when it is split. */
+static void what_slabs_of_a_huge_one_never_used_goes_back(void **state) {
+    (void)state;
+    REQUIRE_LONG_BLOCKS();
+    struct superslab *huge = new_full_huge(a);
+    struct block_ref refs[] = {use_one_block(a[0]), use_one_block(a[1])};
+    unsigned calls = 0;
+    const char *why;
+    hak_thin_enter(a[1]);
+    size_t rest_bytes = HAK_UNIT_BYTES - hak_os_page_bytes();
+    assert_int_equal(hak_thin_purge(a[0], UINT_MAX, &calls), rest_bytes);
+    assert_false(huge->is_huge);
+    assert_true(hak_superslab_verify(&why) || why == hak_superslab_units_are_lost);
+    assert_int_equal(hak_thin_purge(a[1], UINT_MAX, &calls), rest_bytes);
+    assert_true(hak_superslab_verify(&why) || why == hak_superslab_units_are_lost);
+    end_slab(a[0], &refs[0]);
+    end_slab(a[1], &refs[1]);
+    assert_int_equal(huge->filled_units, ~UINT32_C(3)); /* those that were taken are others' still */
+    give(a, 2, UNITS, true);
+    assert_int_equal(huge->filled_units | huge->zero_units, 0);
+}
+
 /* Nobody wrote to it, but a huge page has all of its memory: the large floor is to give that back. */
 static void what_is_lent_of_a_huge_one_holds_memory(void **state) {
     uint32_t zero_units = 1;
@@ -175,6 +215,7 @@ int main(void) {
         TEST(so_it_is_where_one_drains),
         TEST(so_it_is_where_one_is_empty),
         TEST(what_is_lent_of_a_huge_one_holds_memory),
+        TEST(what_slabs_of_a_huge_one_never_used_goes_back),
         TEST(what_long_blocks_have_allows_no_huge_page),
     };
     return cmocka_run_group_tests_name("huge", tests, NULL, heap_is_sound);

@@ -287,7 +287,8 @@ static void pages_below_blocks_never_used_are_purged(void **state) {
     assert_int_equal(hak_blocks_take(slab, &ref, 1), 1);
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     unsigned calls = 0;
-    assert_int_equal(hak_blocks_purge(slab, UINT_MAX, &calls) * page_bytes, HAK_UNIT_BYTES - page_bytes);
+    assert_int_equal(hak_blocks_purge(slab, true, UINT_MAX, &calls) * page_bytes,
+                     HAK_UNIT_BYTES - page_bytes);
     slab->purged_mask = 0; /* purged by no step, which would have counted it */
     hak_heap_handle_event(slab, hak_slab_release(slab, 1, HAK_PLACE_NOWHERE, 0), NULL);
     (void)hak_blocks_return(&ref, 1, 0, hak_heap_handle_event, NULL);
