@@ -92,6 +92,7 @@ bool hak_mapped_free(struct hak_mapping *mapping, const void *p) {
     hak_retain_touch(now_ms);
     size_t own_bytes = mapping->bytes; /* live_to_kept() may merge it with its neighbours */
     hak_mapping_live_to_kept(mapping);
+    hak_retain_note_freed(own_bytes);
     (void)hak_release_unlock(own_bytes, now_ms);
     return true;
 }

@@ -230,14 +230,13 @@ static void set_bound(size_t bytes) {
     }
 }
 
-void hak_parked_note_live(size_t live_bytes) {
+void hak_parked_note_live(size_t live_bytes, size_t share_bytes) {
     if (live_bytes >= MUCH_LIVE_BYTES) {
         hak_hint_set(&was_much_live, true);
     }
-    size_t of_live_bytes = live_bytes >> hak_large_policy.floor_live_shift;
     size_t bytes = hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2);
     bool is_busy = hak_atomic_load_relaxed(&was_busy); /* relaxed: written under this lock */
-    set_bound((is_busy ? 2 * bytes : bytes) + (of_live_bytes >> hak_log2(hak_options.parked_shards)));
+    set_bound((is_busy ? 2 * bytes : bytes) + (share_bytes >> hak_log2(hak_options.parked_shards)));
 }
 
 void hak_parked_note_free(uint64_t now_ms) {

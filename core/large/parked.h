@@ -41,8 +41,8 @@ void *hak_parked_take(size_t bytes);
  */
 bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted);
 
-/* So much is live now, in blocks of this floor. Under hak_large_lock. */
-void hak_parked_note_live(size_t live_bytes);
+/* So much is live now, in blocks of this floor, and so much may stay for that. Under hak_large_lock. */
+void hak_parked_note_live(size_t live_bytes, size_t share_bytes);
 
 /* A run on loan is at most so many times as long as what it was asked for. */
 #define HAK_PARKED_LOAN_FACTOR 2u

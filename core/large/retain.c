@@ -17,6 +17,9 @@
 /* A cycle is proved once one part in so many of what was given back has been fetched again. */
 #define PROOF_PARTS 3u
 
+/* Where the heap grows by a mapping, no more than this part of it is within what was live before. */
+#define GROWTH_PARTS 4u
+
 /* Half of what is live may stay beyond HAKMEM_RETAIN_MB. */
 #define BEYOND_LIVE_SHIFT 1u
 
@@ -28,7 +31,8 @@ HAK_CONTENDED struct hak_lock hak_large_lock = HAK_LOCK_INIT(HAK_RANK_LARGE);
 
 HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
     .floor_bytes = FLOOR_BYTES,
-    .floor_live_shift = 3,
+    .floor_live_shift = 6,
+    .proved_live_shift = 3,
     .proof_count = 2,
     .proof_ms = 1000,
     .release_bytes_max = 16 * MIB,
@@ -42,6 +46,12 @@ HAK_READ_MOSTLY struct hak_large_policy hak_large_policy = {
 
 struct hak_retain hak_retain;
 
+static void forget_proofs(void) {
+    for (unsigned kind = 0; kind < HAK_LARGE_KINDS; kind++) {
+        hak_retain.cycles[kind].proofs = 0;
+    }
+}
+
 static void set_raised(size_t bytes, size_t beyond_bytes) {
     hak_retain.raised_bytes = bytes;
     hak_retain.beyond_bytes = beyond_bytes;
@@ -49,8 +59,18 @@ static void set_raised(size_t bytes, size_t beyond_bytes) {
     hak_retention_note_beside(HAK_RETAINER_LARGE, beyond_bytes);
 }
 
+/* Whether what was given back lately was wanted again, be it once. */
+static bool is_proved(void) {
+    return hak_retain.cycles[HAK_LARGE_RUNS].proofs != 0 || hak_retain.cycles[HAK_LARGE_MAPPINGS].proofs != 0;
+}
+
+static size_t share_bytes(bool is_proved_now) {
+    return hak_retain.live_bytes >>
+           (is_proved_now ? hak_large_policy.proved_live_shift : hak_large_policy.floor_live_shift);
+}
+
 static size_t base_floor_bytes(void) {
-    return hak_large_policy.floor_bytes + (hak_retain.live_bytes >> hak_large_policy.floor_live_shift);
+    return hak_large_policy.floor_bytes + share_bytes(is_proved() && !hak_retain.is_outgrown);
 }
 
 /* By how much the floor may be beyond HAKMEM_RETAIN_MB now. */
@@ -83,6 +103,7 @@ void hak_retain_touch(uint64_t now_ms) {
     uint64_t quiet_ms = now_ms - hak_retain.touched_ms;
     if (quiet_ms >= step_ms * IDLE_STEPS_MAX) {
         set_raised(0, 0);
+        forget_proofs();
     } else if (quiet_ms >= step_ms) {
         lower_by_idle(hak_retain.dirty_bytes);
     } else if (now_ms - hak_retain.min_since_ms >= step_ms) {
@@ -93,20 +114,25 @@ void hak_retain_touch(uint64_t now_ms) {
         hak_retain.min_dirty_bytes = hak_retain.dirty_bytes;
     }
     hak_retain.touched_ms = now_ms;
+    hak_retain.is_outgrown = false;
+}
+
+void hak_retain_note_freed(size_t bytes) {
+    hak_retain.is_outgrown = bytes <= hak_retain.outgrown_bytes;
 }
 
 void hak_retain_add_live(size_t bytes) {
     hak_retain.live_blocks++;
     hak_retain.live_bytes += bytes;
     hak_retain.peak_live_bytes = hak_larger(hak_retain.peak_live_bytes, hak_retain.live_bytes);
-    hak_parked_note_live(hak_retain.live_bytes);
+    hak_parked_note_live(hak_retain.live_bytes, share_bytes(is_proved()));
 }
 
 void hak_retain_remove_live(size_t bytes) {
     HAK_ASSERT(hak_retain.live_blocks != 0 && hak_retain.live_bytes >= bytes);
     hak_retain.live_blocks--;
     hak_retain.live_bytes -= bytes;
-    hak_parked_note_live(hak_retain.live_bytes);
+    hak_parked_note_live(hak_retain.live_bytes, share_bytes(is_proved()));
 }
 
 void hak_retain_add_dirty(size_t bytes) {
@@ -161,10 +187,22 @@ static size_t proved_bytes(const struct hak_cycle *cycle) {
     return hak_larger(hak_retain.raised_bytes + hak_retain.beyond_bytes + fetched_bytes, cycle->peak_bytes);
 }
 
+/*
+ * Whether a mapping that is about to be live, and so much of which has no pages, is for the most part beyond
+ * all that was ever live: the heap grows then, and nothing comes back.
+ */
+static bool is_growth(size_t bytes) {
+    return hak_retain.live_bytes + bytes > hak_retain.peak_live_bytes + bytes / GROWTH_PARTS;
+}
+
 void hak_retain_fetched(enum hak_large_kind kind, size_t bytes, uint64_t now_ms) {
     struct hak_cycle *cycle = &hak_retain.cycles[kind];
     expire_cycle(cycle, now_ms);
-    if (cycle->returned_bytes == 0) {
+    bool is_growing = kind == HAK_LARGE_MAPPINGS && is_growth(bytes);
+    if (kind == HAK_LARGE_MAPPINGS) {
+        hak_retain.outgrown_bytes = is_growing ? bytes - bytes / GROWTH_PARTS : 0;
+    }
+    if (cycle->returned_bytes == 0 || is_growing) {
         return;
     }
     cycle->fetched_bytes += bytes;
@@ -191,6 +229,7 @@ void hak_retain_set_floor(size_t bytes) {
     hak_lock_acquire(&hak_large_lock);
     hak_large_policy.floor_bytes = bytes;
     hak_large_policy.floor_live_shift = LIVE_SHIFT_NONE;
+    hak_large_policy.proved_live_shift = LIVE_SHIFT_NONE;
     hak_large_policy.proof_count = PROOFS_NEVER;
     set_raised(0, 0);
     /* relaxed: runs that are parked meanwhile stay until memory is next given back */

@@ -2,13 +2,19 @@
  * retain.h - how much free large memory stays with the process: the floor, and what moves it.
  *
  * Free pages that hold stale data ("dirty": a purge would give memory back) stay as long as their sum is
- * within the floor: a MiB, less in a small container, plus a fraction of what is live. The floor rises
- * by the size of a cycle that has been proved: twice running, at least a third of what was given back
- * was fetched again within a second. What lay free at once stays then, or, where it went back bit by bit, as
- * much more as was fetched. It rises by what the floor of slabs leaves of HAKMEM_RETAIN_MB at most; beyond
- * that, in a heap whose size goes up and down about a level, by half of what is live at most, and by no more
- * than what is missing to the peak of what was live. It falls as memory lies unused for whole seconds. Counts
- * and decides, frees nothing itself (release.c does). All state is under hak_large_lock.
+ * within the floor: a MiB, less in a small container, plus a 64th of what is live, or an eighth while the
+ * last cycle was proved: at least a third of what was given back was fetched again within a second. The floor
+ * rises by the size of a cycle where two running are proved. What lay free at once stays then, or, where it
+ * went back bit by bit, as much more as was fetched. It rises by what the floor of slabs leaves of
+ * HAKMEM_RETAIN_MB at most; beyond that, in a heap whose size goes up and down about a level, by half of what
+ * is live at most, and by no more than what is missing to the peak of what was live. It falls as memory lies
+ * unused for whole seconds.
+ *
+ * A mapping most of which is beyond all that was ever live is growth, and fetches nothing. What is freed
+ * next, if it is shorter, was copied to it: an array that doubles leaves halves, each too short for what it
+ * wants next, and they would come on top of the peak. Of these no more than the 64th stays.
+ *
+ * Counts and decides, frees nothing itself (release.c does). All state is under hak_large_lock.
  */
 #ifndef HAK_LARGE_RETAIN_H
 #define HAK_LARGE_RETAIN_H
@@ -22,13 +28,14 @@ extern struct hak_lock hak_large_lock;
 
 /* Const once threads exist, or written under hak_large_lock. */
 struct hak_large_policy {
-    size_t floor_bytes;        /* dirty bytes that may always stay */
-    unsigned floor_live_shift; /* and the live bytes shifted right by this */
-    unsigned proof_count;      /* cycles in a row that prove one */
-    uint64_t proof_ms;         /* how soon a cycle's memory must be wanted again; also the step of ageing */
-    size_t release_bytes_max;  /* of others' that one operation may give back, 1 MiB more or less */
-    size_t kept_count_max;     /* free mappings kept, whatever their size */
-    size_t move_min_bytes;     /* realloc moves pages instead of copying from this size up, see run.c */
+    size_t floor_bytes;         /* dirty bytes that may always stay */
+    unsigned floor_live_shift;  /* and the live bytes shifted right by this */
+    unsigned proved_live_shift; /* or by this, while the last cycle was proved */
+    unsigned proof_count;       /* cycles in a row that prove one */
+    uint64_t proof_ms;          /* how soon a cycle's memory must be wanted again; also the step of ageing */
+    size_t release_bytes_max;   /* of others' that one operation may give back, 1 MiB more or less */
+    size_t kept_count_max;      /* free mappings kept, whatever their size */
+    size_t move_min_bytes;      /* realloc moves pages instead of copying from this size up, see run.c */
     _Atomic size_t parked_bytes_max; /* the longest run that is parked (parked.h); read without the lock */
     size_t cut_bytes_max;   /* a kept piece is cut within its first so many bytes: each 4 GiB of them want a
                                leaf */
@@ -63,6 +70,9 @@ struct hak_retain {
     uint64_t min_since_ms;
     uint64_t touched_ms; /* the last operation */
     struct hak_cycle cycles[HAK_LARGE_KINDS];
+    size_t outgrown_bytes;  /* what is no longer than this was copied to the last mapping; 0: that was no
+                               growth */
+    bool is_outgrown;       /* such a mapping was freed in this operation */
     uint64_t over_since_ms; /* when more than the floor was first found, 0: not now */
     struct hak_refusals refusals;
 };
@@ -75,6 +85,9 @@ void hak_retain_touch(uint64_t now_ms);
 /* A block became live or was freed. Lock held. */
 void hak_retain_add_live(size_t bytes);
 void hak_retain_remove_live(size_t bytes);
+
+/* The mapping that this operation frees had so many bytes. Lock held. */
+void hak_retain_note_freed(size_t bytes);
 
 /* Free bytes became dirty, or dirty ones were taken, purged or unmapped. Lock held. */
 void hak_retain_add_dirty(size_t bytes);

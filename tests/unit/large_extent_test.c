@@ -182,6 +182,7 @@ static void a_superslab_takes_along_which_units_are_zero(void **state) {
     struct hak_large_policy policy = hak_large_policy;
     hak_purge_set_floor(64 * MIB); /* what comes to the pool stays there */
     hak_large_policy.floor_live_shift = 63;
+    hak_large_policy.proved_live_shift = 63;
     for (unsigned i = 0; i < EXTENTS * PARTS; i++) {
         blocks[i / PARTS][i % PARTS] = must_alloc(500 * KIB);
     }
@@ -219,6 +220,7 @@ static void cycles_that_go_bit_by_bit_raise_the_floor(void **state) {
     struct hak_large_policy policy = hak_large_policy;
     hak_large_policy.floor_bytes = 0;
     hak_large_policy.floor_live_shift = 63;
+    hak_large_policy.proved_live_shift = 63;
     for (unsigned cycle = 0; cycle < CYCLES; cycle++) {
         for (unsigned i = 0; i < BLOCKS; i++) {
             blocks[i] = must_alloc(500 * KIB);
@@ -453,6 +455,7 @@ static void fetching_a_little_raises_no_floor(void **state) {
     struct hak_large_policy policy = hak_large_policy;
     hak_large_policy.floor_bytes = 0; /* all goes back, so that what is fetched is new */
     hak_large_policy.floor_live_shift = 63;
+    hak_large_policy.proved_live_shift = 63;
     for (unsigned i = 0; i < EXTENTS * PARTS; i++) {
         blocks[i / PARTS][i % PARTS] = must_alloc(500 * KIB);
     }

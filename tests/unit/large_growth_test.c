@@ -13,6 +13,7 @@ static void begin(size_t floor_bytes) {
     growth_before = hak_run_growth;
     hak_large_policy.floor_bytes = floor_bytes;
     hak_large_policy.floor_live_shift = 63;
+    hak_large_policy.proved_live_shift = 63;
     hak_run_growth = (struct hak_run_growth){.moves_left = 0};
 }
 

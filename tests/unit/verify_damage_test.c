@@ -78,6 +78,7 @@ static int fill_the_heap(void **state) {
     (void)state;
     pthread_t thread;
     void *orphaned;
+    hak_large_policy.floor_bytes = 2 * MAPPED_BYTES; /* the freed mapping stays */
     is.class_idx = hak_class_of(SMALL_BYTES);
     for (unsigned i = 0; i < BLOCKS; i++) {
         is.small[i] = hak_malloc(SMALL_BYTES);
