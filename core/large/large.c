@@ -17,8 +17,11 @@
 /* A block that shrinks to so much is copied. */
 #define SHRINK_COPY_BYTES_MAX ((size_t)512 * 1024)
 
-/* Pages of a block that are looked at before it is copied. */
+/* Pages of a block that are looked at before it is copied or zeroed. */
 #define SAMPLES 8u
+
+/* From here on a block for calloc() that seems to be untouched is given back rather than zeroed. */
+#define PURGED_TO_ZERO_BYTES_MIN ((size_t)8 * 1024 * 1024)
 
 HAK_READ_MOSTLY _Atomic size_t hak_large_map_threshold = MAP_THRESHOLD_BYTES;
 
@@ -81,6 +84,39 @@ void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
     return fresh.block;
 }
 
+static bool holds_anything(const char *page) {
+    for (size_t offset = 0; offset < hak_os_page_bytes(); offset += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, page + offset, sizeof word);
+        if (word != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many of SAMPLES pages spread over the block hold something. What was never touched has no pages. */
+static unsigned filled_samples(const void *p, size_t bytes) {
+    size_t step_bytes = hak_round_down(bytes / SAMPLES, hak_os_page_bytes());
+    unsigned filled = 0;
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        filled += holds_anything((const char *)p + i * step_bytes);
+    }
+    return filled;
+}
+
+/*
+ * Zeroing gives pages to what the last owner never touched. Where that seems to be most of a long block, it
+ * goes back as a whole: a few pages more to fault in, but megabytes less. Short blocks are zeroed as fast as
+ * that.
+ */
+static void zero_mapped(void *block, size_t bytes) {
+    bool is_sparse = bytes >= PURGED_TO_ZERO_BYTES_MIN && filled_samples(block, bytes) <= SAMPLES / 4;
+    if (!is_sparse || hak_os_purge(block, hak_os_page_round(bytes)) != 0) {
+        memset(block, 0, bytes);
+    }
+}
+
 void *hak_large_calloc(size_t bytes) {
     struct fresh fresh;
     void *parked = hak_parked_take(bytes);
@@ -93,7 +129,7 @@ void *hak_large_calloc(size_t bytes) {
     if (fresh.is_run) {
         hak_run_zero(&fresh.run, bytes);
     } else if (fresh.dirty_bytes != 0) {
-        memset(fresh.block, 0, fresh.dirty_bytes < bytes ? fresh.dirty_bytes : bytes);
+        zero_mapped(fresh.block, hak_smaller(fresh.dirty_bytes, bytes));
     }
     return fresh.block;
 }
@@ -174,34 +210,12 @@ static void *copy_block(const char *function, void *p, hak_word word, size_t old
     return copy_to(function, p, word, old_bytes, bytes, &is_cold);
 }
 
-static bool holds_anything(const char *page) {
-    for (size_t offset = 0; offset < hak_os_page_bytes(); offset += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, page + offset, sizeof word);
-        if (word != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * Whether most of some pages spread over the block hold something. What was never touched has no pages, which
- * a copy would have; so what seems to be such is moved.
- */
-static bool looks_dense(const void *p, size_t bytes) {
-    size_t step_bytes = hak_round_down(bytes / SAMPLES, hak_os_page_bytes());
-    unsigned filled = 0;
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        filled += holds_anything((const char *)p + i * step_bytes);
-    }
-    return filled > SAMPLES / 2;
-}
-
-/* The copy of a run that is better copied, or NULL. */
+/* The copy of a run that is better copied, or NULL: a copy would have the pages that the run has not. */
 static void *copy_run(const char *function, void *p, hak_word word, size_t old_bytes, size_t bytes) {
     bool is_cold;
-    void *block = looks_dense(p, old_bytes) ? copy_to(function, p, word, old_bytes, bytes, &is_cold) : NULL;
+    void *block = filled_samples(p, old_bytes) > SAMPLES / 2
+                      ? copy_to(function, p, word, old_bytes, bytes, &is_cold)
+                      : NULL;
     if (block != NULL) {
         hak_run_note_copied(is_cold);
     }
@@ -239,7 +253,7 @@ static void *realloc_run(const char *function, void *p, hak_word word, size_t by
  */
 static bool is_shrunk_by_copy(const void *p, size_t old_bytes, size_t bytes) {
     return bytes <= SHRINK_COPY_BYTES_MAX && bytes <= old_bytes / 2 && is_run_length(bytes) &&
-           looks_dense(p, bytes);
+           filled_samples(p, bytes) > SAMPLES / 2;
 }
 
 static void *realloc_mapped(const char *function, void *p, hak_word word, size_t bytes) {
@@ -255,7 +269,7 @@ static void *realloc_mapped(const char *function, void *p, hak_word word, size_t
     if (block == NULL && old_bytes == 0) {
         hak_large_fault(function, HAK_FAULT_USE_OF_FREED, p);
     }
-    if (is_copy_better && looks_dense(p, old_bytes)) {
+    if (is_copy_better && filled_samples(p, old_bytes) > SAMPLES / 2) {
         block = copy_block(function, p, word, old_bytes, bytes);
     }
     if (is_copy_better && block == NULL) {

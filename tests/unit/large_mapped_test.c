@@ -610,6 +610,21 @@ static void calloc_of_a_fresh_mapping_touches_none_of_it(void **state) {
     release(p);
 }
 
+/* What its last owner asked for and never touched stays without pages, though it was kept. */
+static void calloc_of_what_nobody_touched_touches_none_of_it(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 6; i++) {
+        long faults = page_faults();
+        char *p = hak_large_calloc(48 * MIB);
+        p[47 * MIB] = 1;
+        assert_in_range(page_faults() - faults, 0, 40);
+        assert_int_equal(p[0] | p[24 * MIB] | p[47 * MIB + 1], 0);
+        release(p);
+    }
+    assert_in_range(hak_large_count().dirty_bytes, 32 * MIB, 64 * MIB); /* it was kept */
+    check_sound();
+}
+
 /* ---- length ---- */
 
 static void doubling_64_mib_moves_pages_and_faults_none(void **state) {
@@ -1068,6 +1083,7 @@ int main(void) {
         TEST(no_more_pieces_are_kept_than_allowed),
         TEST(a_trim_gives_everything_back),
         TEST(calloc_of_a_fresh_mapping_touches_none_of_it),
+        TEST(calloc_of_what_nobody_touched_touches_none_of_it),
         TEST(doubling_64_mib_moves_pages_and_faults_none),
         TEST(without_room_to_grow_pages_move_all_the_same),
         TEST(growth_in_steps_copies_nothing),
