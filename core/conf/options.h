@@ -39,8 +39,7 @@ struct hak_options {
     /* These have no row. */
     uint32_t base_floor_kib; /* of free memory that may always stay, of slabs and of large blocks each */
     uint32_t pinned_pages;   /* of 4 KiB, that foreign blocks in caches may pin in all (heap/homeward.h) */
-    uint32_t
-        parked_shards; /* that threads share for page runs that they freed (large/parked.h); a power of two */
+    uint32_t parked_shards;  /* of page runs freed last (large/parked.h); a power of two */
 } __attribute__((aligned(HAK_OPTIONS_ALIGN_BYTES)));
 
 extern struct hak_options hak_options;

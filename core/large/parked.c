@@ -114,10 +114,10 @@ static bool may_lend(struct shard *shard) {
 static hak_parked_run find(struct shard *shard, unsigned pages, uint16_t *mark) {
     /* Lengths that differ by an eighth are in one row or two that follow each other. */
     unsigned most_pages = pages + (pages >> LONGER_SHIFT);
-    unsigned lent_pages = may_lend(shard) ? pages * HAK_PARKED_LOAN_FACTOR : 0;
-    lent_pages = lent_pages < HAK_PARKED_PAGES_MAX ? lent_pages : HAK_PARKED_PAGES_MAX;
+    size_t lent_pages =
+        may_lend(shard) ? hak_smaller(pages * HAK_PARKED_LOAN_FACTOR, HAK_PARKED_PAGES_MAX) : 0;
     hak_parked_run found =
-        hak_parked_slots_take(&shard->slots, pages, most_pages > lent_pages ? most_pages : lent_pages);
+        hak_parked_slots_take(&shard->slots, pages, (unsigned)hak_larger(most_pages, lent_pages));
     bool is_lent = hak_parked_run_pages(found) > most_pages;
     if (is_lent) {
         set_loans_out(shard, loans_out(shard) + 1);
@@ -185,7 +185,7 @@ void *hak_parked_take(size_t bytes) {
     if (HAK_UNLIKELY(shard == NULL) || is_time_for_slow(shard)) {
         return NULL;
     }
-    unsigned pages = (unsigned)hak_os_pages_in(bytes + hak_os_page_bytes() - 1);
+    unsigned pages = hak_os_pages_for(bytes);
     if (!note_asked(shard, pages) || hak_parked_slots_seem_empty(&shard->slots)) {
         return NULL;
     }
@@ -254,14 +254,18 @@ static void free_run(hak_parked_run run) {
     hak_extent_live_to_free(extent_at(p), page_of(p));
 }
 
+static void flush_shard(struct shard *shard, bool is_thorough) {
+    if (is_thorough) {
+        hak_parked_slots_recount(&shard->slots);
+    }
+    hak_parked_slots_drain(&shard->slots, free_run);
+}
+
 void hak_parked_flush(bool is_thorough) {
     for (unsigned i = 0; i < HAK_PARKED_SHARDS_MAX; i++) {
         struct shard *shard = shard_at(i);
-        if (shard != NULL && is_thorough) {
-            hak_parked_slots_recount(&shard->slots);
-        }
         if (shard != NULL) {
-            hak_parked_slots_drain(&shard->slots, free_run);
+            flush_shard(shard, is_thorough);
         }
     }
 }

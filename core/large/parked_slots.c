@@ -34,6 +34,10 @@ static void note_filled(struct hak_parked_slots *slots, unsigned row) {
     }
 }
 
+static void note_empty(struct hak_parked_slots *slots, unsigned row) {
+    set_filled_rows(slots, filled_rows(slots) & ~((uint64_t)1 << row));
+}
+
 static void count_gone(struct hak_parked_slots *slots, uint32_t pages) {
     uint32_t before = sum_of(slots);
     set_sum(slots, before > pages ? before - pages : 0);
@@ -68,10 +72,6 @@ static hak_parked_run take_at(struct hak_parked_slots *slots, unsigned slot, uns
 
 static hak_parked_run take_any_at(struct hak_parked_slots *slots, unsigned slot) {
     return take_at(slots, slot, 1, HAK_PARKED_PAGES_MAX);
-}
-
-static void note_empty(struct hak_parked_slots *slots, unsigned row) {
-    set_filled_rows(slots, filled_rows(slots) & ~((uint64_t)1 << row));
 }
 
 /* The same of a row, of which it is noted when it holds nothing. */

@@ -17,17 +17,13 @@
 
 struct hak_run_growth hak_run_growth = {.moves_left = MOVES_FIRST};
 
-static unsigned pages_of(size_t bytes) {
-    return (unsigned)hak_os_pages_in(hak_os_page_round(bytes));
-}
-
 static unsigned align_pages_of(size_t align) {
     return align <= hak_os_page_bytes() ? 1u : (unsigned)hak_os_pages_in(align);
 }
 
 bool hak_run_can_hold(size_t bytes, size_t align) {
     return bytes <= HAK_SUPERSLAB_BYTES && align < HAK_SUPERSLAB_BYTES &&
-           pages_of(bytes) + align_pages_of(align) - 1 <= hak_os_pages_in(HAK_SUPERSLAB_BYTES);
+           hak_os_pages_for(bytes) + align_pages_of(align) - 1 <= hak_os_pages_in(HAK_SUPERSLAB_BYTES);
 }
 
 static struct hak_extent *new_record(void) {
@@ -77,7 +73,7 @@ static bool take(unsigned pages, unsigned align_pages, struct hak_run *run) {
 }
 
 bool hak_run_alloc(size_t bytes, size_t align, struct hak_run *run) {
-    unsigned pages = pages_of(bytes);
+    unsigned pages = hak_os_pages_for(bytes);
     unsigned align_pages = align_pages_of(align);
     while (!take(pages, align_pages, run)) {
         if (!add_extent()) {
@@ -89,7 +85,7 @@ bool hak_run_alloc(size_t bytes, size_t align, struct hak_run *run) {
 
 void hak_run_zero(const struct hak_run *run, size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
-    unsigned end = run->page + pages_of(bytes);
+    unsigned end = run->page + hak_os_pages_for(bytes);
     for (unsigned page = run->page; run->dirty_pages != 0 && page < end;) {
         unsigned first = hak_page_map_find(&run->dirty, page, end, true);
         page = first;
@@ -174,10 +170,10 @@ void hak_run_note_copied(bool is_cold) {
 static bool grow(struct hak_extent *extent, unsigned page, size_t bytes) {
     unsigned dirty_pages = extent->dirty_pages;
     unsigned old_pages = extent->run_pages[page];
-    if (bytes > HAK_SUPERSLAB_BYTES || !hak_extent_grow(extent, page, pages_of(bytes))) {
+    if (bytes > HAK_SUPERSLAB_BYTES || !hak_extent_grow(extent, page, hak_os_pages_for(bytes))) {
         return false;
     }
-    unsigned fetched_pages = pages_of(bytes) - old_pages - (dirty_pages - extent->dirty_pages);
+    unsigned fetched_pages = hak_os_pages_for(bytes) - old_pages - (dirty_pages - extent->dirty_pages);
     hak_retain_fetched(HAK_LARGE_RUNS, fetched_pages * hak_os_page_bytes(), hak_retain.touched_ms);
     return true;
 }
@@ -227,8 +223,8 @@ enum hak_run_fit hak_run_resize(struct hak_extent *extent, const void *p, size_t
     if (bytes > *old_bytes) {
         fit = grow_or_hold(extent, page, bytes, *old_bytes, copy);
         hak_lock_release(&hak_large_lock);
-    } else if (pages_of(bytes) < extent->run_pages[page]) {
-        hak_extent_shrink(extent, page, pages_of(bytes));
+    } else if (hak_os_pages_for(bytes) < extent->run_pages[page]) {
+        hak_extent_shrink(extent, page, hak_os_pages_for(bytes));
         unlock_after_free(extent, now_ms);
     } else {
         hak_lock_release(&hak_large_lock);

@@ -52,6 +52,11 @@ HAK_INLINE size_t hak_os_page_round(size_t bytes) {
     return hak_round_up(bytes, hak_os_page_bytes());
 }
 
+/* How many OS pages so many bytes need; the caller has excluded overflow. */
+HAK_INLINE unsigned hak_os_pages_for(size_t bytes) {
+    return (unsigned)hak_os_pages_in(bytes + hak_os_page_bytes() - 1);
+}
+
 /* Slow. Maps zeroed, readable and writable private memory at `hint` if that range is free, else anywhere. */
 int hak_os_map(void *hint, size_t bytes, void **out);
 

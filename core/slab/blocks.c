@@ -349,7 +349,7 @@ static bool is_purged(const struct slab *slab, unsigned page) {
 static unsigned purge_blocks(struct slab *slab, unsigned first, unsigned end, unsigned *calls) {
     size_t block_bytes = hak_class_block_bytes[slab->class_idx];
     size_t page_bytes = hak_os_page_bytes();
-    unsigned from = (unsigned)hak_os_pages_in(hak_os_page_round(first * block_bytes));
+    unsigned from = hak_os_pages_for(first * block_bytes);
     /* Behind the last block nothing lies that would keep its page. */
     size_t end_offset =
         end == slab->capacity_blocks ? hak_os_page_round(end * block_bytes) : end * block_bytes;

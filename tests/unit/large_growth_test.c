@@ -64,12 +64,18 @@ static void arrays_that_grow_in_place_raise_the_floor(void **state) {
     end();
 }
 
+/* After so many arrays one more faults little, and little stays of it. */
+static void check_reuse(unsigned times, void (*grow)(size_t bytes), size_t bytes, long faults_max,
+                        size_t kept_max_bytes) {
+    begin(64 * KIB);
+    assert_in_range(faults_after(times, grow, bytes), 0, faults_max);
+    assert_in_range(hak_retain.dirty_bytes, 0, kept_max_bytes);
+    end();
+}
+
 static void arrays_that_grow_beyond_runs_reuse_what_they_had(void **state) {
     (void)state;
-    begin(64 * KIB);
-    assert_in_range(faults_after(12, grow_by_half, 6 * MIB), 0, 500); /* of 1536 pages */
-    assert_in_range(hak_retain.dirty_bytes, 0, 20 * MIB);
-    end();
+    check_reuse(12, grow_by_half, 6 * MIB, 500, 20 * MIB); /* of 1536 pages */
 }
 
 static void append_up_to(size_t bytes) {
@@ -84,10 +90,7 @@ static void append_up_to(size_t bytes) {
 
 static void so_do_those_that_grow_by_little(void **state) {
     (void)state;
-    begin(64 * KIB);
-    assert_in_range(faults_after(8, append_up_to, 2200 * KIB), 0, 200); /* of 550 pages */
-    assert_in_range(hak_retain.dirty_bytes, 0, 8 * MIB);
-    end();
+    check_reuse(8, append_up_to, 2200 * KIB, 200, 8 * MIB); /* of 550 pages */
 }
 
 /* A buffer of 5 MiB that turns out to be too short; freed in the end. */
@@ -114,18 +117,12 @@ static void grow_by_sixteenths(size_t bytes) {
 
 static void so_do_those_that_are_too_long_to_be_copied(void **state) {
     (void)state;
-    begin(64 * KIB);
-    assert_in_range(faults_after(4, grow_at_once, 20 * MIB), 0, 200); /* of 5120 pages */
-    assert_in_range(hak_retain.dirty_bytes, 0, 24 * MIB);
-    end();
+    check_reuse(4, grow_at_once, 20 * MIB, 200, 24 * MIB); /* of 5120 pages */
 }
 
 static void long_ones_that_grow_by_little_do_too(void **state) {
     (void)state;
-    begin(64 * KIB);
-    assert_in_range(faults_after(4, grow_by_sixteenths, 20 * MIB), 0, 200); /* of 5120 pages */
-    assert_in_range(hak_retain.dirty_bytes, 0, 24 * MIB);
-    end();
+    check_reuse(4, grow_by_sixteenths, 20 * MIB, 200, 24 * MIB); /* of 5120 pages */
 }
 
 /* A kept piece of 5 MiB whose pages are there, and a block of 2 MiB that has no room behind it. */
