@@ -2,9 +2,9 @@
 #
 # Needs from there: CC, the targets libhakmem.so, libhakmem.a and debug (libhakmem-debug.so); uses Q and say where
 # they are defined.
-# Gives: bench, bench-quick, bench-full, bench-real, bench-scale, bench-instr (timings and counts), bench-deps (Debian
-# packages of the other allocators and valgrind), bench-deps-real, bench-programs, bench_<program>_hakmem,
-# bench-test, bench-clean.
+# Gives: bench, bench-quick, bench-full, bench-real, bench-scale, bench-medley, bench-instr (timings and counts),
+# bench-deps (Debian packages of the other allocators and valgrind), bench-deps-real, bench-programs,
+# bench_<program>_hakmem, bench-test, bench-clean.
 
 BENCH_BUILD    := build/bench
 BENCH_PYTHON   ?= python3
@@ -24,7 +24,7 @@ BENCH_REAL_PACKAGES := gcc g++ python3 perl lua5.4 nodejs jq sqlite3 redis-serve
 BENCH_INSTR_SAVED := bench/instr-baseline.json
 BENCH_RUN := CC="$(CC)" $(BENCH_PYTHON)
 
-.PHONY: bench bench-quick bench-full bench-real bench-scale bench-instr bench-memory bench-deps bench-deps-real \
+.PHONY: bench bench-quick bench-full bench-real bench-scale bench-medley bench-instr bench-memory bench-deps bench-deps-real \
         bench-programs bench-test bench-clean $(BENCH_LINKED)
 
 bench: bench-programs libhakmem.so ## compares the allocators on all programs (under 10 minutes)
@@ -41,6 +41,9 @@ bench-real: bench-programs libhakmem.so ## programs that people run: compilers, 
 
 bench-scale: bench-programs libhakmem.so ## speed over 1..N threads
 	$(BENCH_RUN) bench/compare --set scale
+
+bench-medley: bench-programs libhakmem.so ## 60 workloads that a seed draws, each a row
+	$(BENCH_RUN) bench/compare --set medley
 
 bench-instr: bench-programs libhakmem.so ## instructions of malloc and free, counted by callgrind
 	$(BENCH_RUN) bench/instr $(if $(wildcard $(BENCH_INSTR_SAVED)),--check $(BENCH_INSTR_SAVED))

@@ -13,6 +13,7 @@ REAL = "real"
 
 # set: rounds, seconds a run, seconds a row at most
 SETS = {"quick": (7, 0.05, 5.0), "bench": (9, 0.15, 12.0), "full": (11, 0.5, 90.0), "scale": (9, 0.15, 12.0)}
+SETS["medley"] = (7, 0.1, 6.0)
 SETS["real"] = (7, 0.0, 0.0)  # one run of each program is a sample
 
 

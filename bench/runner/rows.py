@@ -1,7 +1,8 @@
 """What is run: the rows of the table, by set.
 
 A row is one bench program with one set of arguments; a line is one figure of a row. The sets: `quick`,
-`bench` (all programs), `full` (the same, longer, more thread counts) and `scale` (1..N threads).
+`bench` (all programs), `full` (the same, longer, more thread counts), `scale` (1..N threads) and `medley`
+(workloads drawn at random).
 """
 
 import fnmatch
@@ -33,7 +34,7 @@ class Row:
     mode: Optional[str] = None
     seconds: Optional[int] = None  # how long the program sleeps
     lines: Tuple[Line, ...] = TIME
-    sets: str = "bf"  # q, b, f, s
+    sets: str = "bf"  # q, b, f, s, m
     is_grown: bool = True  # iterations grow until a run is long enough
     is_single: bool = False  # one run: no interval
     is_in_mean: bool = True  # counts in the geometric mean of the times
@@ -217,9 +218,14 @@ def _sharing_and_latency(cores: int) -> List[Row]:
     ]
 
 
+def _medley() -> List[Row]:
+    """The first seeds there are, none left out and none put in."""
+    return [Row(f"medley {seed}", "medley", 500, 64, seed, sets="m") for seed in range(1, 61)]
+
+
 def all_rows(cores: Optional[int] = None) -> List[Row]:
     cores = cores or core_count()
-    return _history(cores) + _patterns(cores) + _memory() + _sharing_and_latency(cores)
+    return _history(cores) + _patterns(cores) + _memory() + _sharing_and_latency(cores) + _medley()
 
 
 def matching(rows: List[Row], patterns: Optional[List[str]]) -> List[Row]:

@@ -36,6 +36,7 @@ VARIANTS = {
     "startup": [[]],
     "false_sharing": [["--mode=active"], ["--mode=passive"]],
     "latency": [["--mode=quiet"], ["--mode=busy"], ["--mode=bulk"]],
+    "medley": [[]],
     "floor": [["--mode=random_mixed"], ["--mode=larson", "--threads=2"]],
 }
 # Where a thousand iterations would be long.
@@ -48,6 +49,7 @@ FEW = {
     "calloc_large": ["50", "4", "7"],
     "idle_threads": ["2", "8", "7"],
     "survivors": ["1", "4096", "7"],
+    "medley": ["300", "8", "7"],
     "false_sharing": ["200", "33", "7"],
 }
 
@@ -102,6 +104,16 @@ class Programs(unittest.TestCase):
         first, second = (json.loads(run("fragment", "20000", "200", "5", "--json").stdout) for _ in range(2))
         self.assertEqual(first["metrics"]["live"], second["metrics"]["live"])
 
+    def test_the_seeds_of_medley_draw_each_way_of_use(self):
+        drawn = {"way": set(), "make": set(), "threads": set()}
+        for row in rows.select("medley", None):
+            done = run("medley", "2000", "1", str(row.seed), "--json")
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            metrics = json.loads(done.stdout)["metrics"]
+            for name, values in drawn.items():
+                values.add(metrics[name]["value"])
+        self.assertEqual(drawn, {"way": set(range(7)), "make": set(range(3)), "threads": {1, 2, 4}})
+
     def test_what_a_program_does_not_take_is_refused(self):
         for arguments in (["1000", "32", "7", "9"], ["--threads=2"], ["x"], ["0"], ["--mode=fifo"], ["-5"]):
             done = run("random_mixed", *arguments)
@@ -113,7 +125,7 @@ class Programs(unittest.TestCase):
 
     def test_a_block_handed_out_twice_is_noticed(self):
         cheat = support.fake_allocator("twice", "FAKE_TWICE=40")
-        for program in ("random_mixed", "larson", "shared", "mid_mt_gap", "batch", "fragment", "tiny_hot"):
+        for program in ("random_mixed", "larson", "shared", "mid_mt_gap", "batch", "fragment", "tiny_hot", "medley"):
             done = run(program, "5000", "64", "7", preload=cheat)
             self.assertEqual(done.returncode, 3, f"{program}: {done.stdout.decode()}{done.stderr.decode()}")
             self.assertIn(b"damaged block", done.stderr)
