@@ -66,9 +66,7 @@ static void count_allocation(struct class_state *state, bool is_hit) {
 /* From the heap's cache, filling it if it is empty, or straight from a slab while the class is cold. */
 static bool take_from_heap(struct heap *heap, unsigned class_idx, struct block_ref *ref) {
     struct class_state *state = &heap->classes[class_idx];
-    if (HAK_UNLIKELY(hak_tls.until_slow < 0)) {
-        hak_upkeep(heap, HAK_NEVER_SLOW);
-    }
+    hak_upkeep_if_due(heap);
     if (state->array == NULL && !hak_cache_warms_up(heap, class_idx)) {
         bool is_taken = hak_supply_take_cold(heap, class_idx, ref);
         count_allocation(state, false);
@@ -130,6 +128,7 @@ static void *alloc_large(size_t bytes, bool is_zeroed) {
         return out_of_memory();
     }
     struct heap *heap = current_heap();
+    hak_upkeep_if_due(heap);
     void *block = try_large(bytes, is_zeroed);
     if (HAK_UNLIKELY(block == NULL)) {
         hak_reclaim_everything(heap);

@@ -75,10 +75,10 @@ void *hak_sampled_alloc(struct heap *heap, size_t bytes) {
     if (hak_tls.until_slow > 2 * (int64_t)hak_options.guard_sample) {
         begin(heap);
     }
-    if (hak_tls.until_slow >= 0 || bytes > SAMPLED_BYTES_MAX) {
+    bool is_turn = heap->sampling.left == 0;
+    if (hak_tls.until_slow >= 0 || (is_turn && bytes > SAMPLED_BYTES_MAX)) {
         return NULL; /* such a large one leaves its turn to the next */
     }
-    bool is_turn = heap->sampling.left == 0;
     int64_t allocations = is_turn ? next_interval(heap) : heap->sampling.left;
     hak_upkeep(heap, allocations - 1);
     heap->sampling.left = allocations - 1 - hak_tls.until_slow;

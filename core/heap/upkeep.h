@@ -8,7 +8,7 @@
 #ifndef HAK_HEAP_UPKEEP_H
 #define HAK_HEAP_UPKEEP_H
 
-#include "heap/heap.h"
+#include "heap/front.h"
 
 /*
  * Narrows wide caches that have stopped swinging, returns what caches have and do not need, lets raised
@@ -17,5 +17,13 @@
  * which counts in the same number, has its own use for it then. The owning thread. Slow: no lock held.
  */
 HAK_COLD void hak_upkeep(struct heap *heap, int64_t until_slow_max);
+
+/* That, if the thread has counted down and does not sample; for a slow allocation of whatever size. A thread
+ * without a heap (NULL) has nothing to see to. */
+HAK_INLINE void hak_upkeep_if_due(struct heap *heap) {
+    if (HAK_UNLIKELY(hak_tls.until_slow < 0) && heap != NULL && !hak_front_samples()) {
+        hak_upkeep(heap, HAK_NEVER_SLOW);
+    }
+}
 
 #endif

@@ -42,6 +42,7 @@
 #define STEPS        80u /* 8 seconds */
 #define CALLS_MAX    16u /* of one operation */
 #define HOT_BYTES    100u
+#define RUN_BYTES    40000u /* a run of pages, in no cache */
 #define WARM_UP      100u
 #define SETTLE       30000u /* allocations */
 
@@ -72,9 +73,11 @@ static size_t dirty_slab_bytes(void) {
     return hak_superslab_count().dirty_units * HAK_UNIT_BYTES;
 }
 
+static size_t pair_bytes = HOT_BYTES;
+
 static void hot_pair(unsigned *most_calls) {
     atomic_store(&purge_calls, 0);
-    hak_free(hak_malloc(HOT_BYTES));
+    hak_free(hak_malloc(pair_bytes));
     unsigned calls = atomic_load(&purge_calls);
     *most_calls = calls > *most_calls ? calls : *most_calls;
 }
@@ -139,6 +142,20 @@ static int what_was_raised_falls(void) {
     CHECK(dirty_slab_bytes() <= 2 * MIB);
     CHECK(hak_retain.dirty_bytes <= 2 * MIB);
     CHECK(most_calls >= 1 && most_calls <= CALLS_MAX);
+    return 0;
+}
+
+/* A thread that has use for large blocks alone, once it has had small ones. */
+static int what_was_raised_falls_by_large_blocks_alone(void) {
+    let_another_raise_floors();
+    struct heap *heap = hak_heap_attach();
+    unsigned class_idx = hak_class_of(HOT_BYTES);
+    CHECK(hak_cache_count(heap, class_idx) != 0);
+    pair_bytes = RUN_BYTES;
+    work_for_seconds();
+    CHECK(dirty_slab_bytes() <= 2 * MIB);
+    CHECK(hak_retain.dirty_bytes <= 2 * MIB);
+    CHECK(hak_cache_count(heap, class_idx) == 0);
     return 0;
 }
 
@@ -310,6 +327,11 @@ static void floors_fall_though_caches_serve_everything(void **state) {
     assert_part_succeeds("falls", "HAKMEM_BACKGROUND=0");
 }
 
+static void they_do_though_no_small_block_is_asked_for(void **state) {
+    (void)state;
+    assert_part_succeeds("large", "HAKMEM_BACKGROUND=0");
+}
+
 static void they_do_where_what_they_rose_by_is_beside_the_option(void **state) {
     (void)state;
     assert_part_succeeds("share", "HAKMEM_BACKGROUND=0");
@@ -329,6 +351,7 @@ static void they_do_in_a_process_that_samples(void **state) {
 
 static const struct part parts[] = {
     {"falls", what_was_raised_falls},
+    {"large", what_was_raised_falls_by_large_blocks_alone},
     {"share", what_was_raised_by_a_share_falls},
     {"beyond", what_was_raised_beyond_the_option_falls},
     {"waited", what_has_waited_goes},
@@ -342,6 +365,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_fall_though_caches_serve_everything),
+        cmocka_unit_test(they_do_though_no_small_block_is_asked_for),
         cmocka_unit_test(they_do_where_what_they_rose_by_is_beside_the_option),
         cmocka_unit_test(what_waits_for_a_time_goes_then),
         cmocka_unit_test(they_do_in_a_process_that_samples),
