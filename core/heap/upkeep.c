@@ -81,7 +81,7 @@ static bool age_large(void) {
  * already. At most one step's calls, and none by the refill that may follow.
  */
 static void give_back(struct heap *heap) {
-    if (ages(HAK_RETAINER_SLABS)) {
+    if (ages(HAK_RETAINER_SLABS) || hak_purge_lru_is_over()) {
         hak_purge_age();
     }
     heap->has_given_back = (hak_purge_is_owed() && hak_purge_step(HAK_PURGE_STEP_CALLS) != 0) ||

@@ -12,9 +12,10 @@
 
 /*
  * Narrows wide caches that have stopped swinging, returns what caches have and do not need, lets raised
- * floors fall with time, and gives back what is above them then, or else what lies free in ragged slabs: no
- * more than any operation may. Sets hak_tls.until_slow, to until_slow_max (0 or more) at most: sampling,
- * which counts in the same number, has its own use for it then. The owning thread. Slow: no lock held.
+ * floors fall and empty SuperSlabs age, and gives back what is beyond them then, or else what lies free in
+ * ragged slabs: no more than any operation may. Sets hak_tls.until_slow, to until_slow_max (0 or more) at
+ * most: sampling, which counts in the same number, has its own use for it then. The owning thread. Slow: no
+ * lock held.
  */
 HAK_COLD void hak_upkeep(struct heap *heap, int64_t until_slow_max);
 

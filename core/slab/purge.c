@@ -254,6 +254,16 @@ void hak_purge_age(void) {
     hak_lock_release(&hak_superslab_lock);
 }
 
+bool hak_purge_lru_is_over(void) {
+    if (!hak_atomic_load_relaxed(&hak_superslab_pool.has_empty)) { /* relaxed: a hint */
+        return false;
+    }
+    hak_lock_acquire(&hak_superslab_lock);
+    bool is_over = hak_superslab_lru_victim(hak_os_now_ms()) != NULL;
+    hak_lock_release(&hak_superslab_lock);
+    return is_over;
+}
+
 void hak_purge_set_floor(size_t bytes) {
     hak_lock_acquire(&hak_superslab_lock);
     hak_retention_set(&hak_superslab_pool.retention, bytes);

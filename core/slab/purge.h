@@ -51,6 +51,10 @@ HAK_COLD void hak_purge_settle(void);
 /* Lets the floor fall with time; what is beyond it then is owed. Slow: no lock held. */
 HAK_COLD void hak_purge_age(void);
 
+/* Whether an empty SuperSlab has been kept for as long as it may be, so that hak_purge_age() is to be called.
+ * Slow: no lock held. */
+HAK_COLD bool hak_purge_lru_is_over(void);
+
 /* The floor is `bytes` of dirty free units from now on, in place of the one that adapts itself. */
 void hak_purge_set_floor(size_t bytes);
 

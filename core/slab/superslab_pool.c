@@ -111,14 +111,15 @@ static size_t blocks_bytes(void) {
     return used_bytes - hak_smaller(used_bytes, pool->thin_bytes + pool->purged_bytes);
 }
 
-/* What changes with every change of the sums: the least that lay idle, the most in use, and whether thin
- * slabs matter. */
+/* What changes with every change of the sums: the least that lay idle, the most in use, whether thin slabs
+ * matter and whether the LRU may have to age. */
 static void note_sums(void) {
     struct superslab_pool *pool = &hak_superslab_pool;
     bool matters = units_in_use() >= HAK_THIN_UNITS_MIN && hak_os_page_bytes() < HAK_UNIT_BYTES;
     hak_retention_note_dirty(&pool->retention, hak_superslab_dirty_bytes());
     hak_retention_note_used(&pool->retention, blocks_bytes() + pool->whole_count * HAK_SUPERSLAB_BYTES);
     hak_hint_set(&hak_thin_matters, matters);
+    hak_hint_set(&pool->has_empty, pool->empty_count != 0);
 }
 
 /* The counterpart of detach(), after masks, tier or the counts of SuperSlabs changed. */

@@ -21,6 +21,7 @@ struct superslab_pool {
     struct hak_dirty_list paused;              /* those where a purge failed a moment ago */
     struct superslab *spare;                   /* tier NONE */
     size_t empty_count;                        /* length of the LRU */
+    _Atomic bool has_empty;                    /* whether that is not 0: a hint without the lock */
     size_t mapped_count;                       /* records with memory */
     size_t whole_count;
     size_t free_units;            /* in HOT, DRAINING and FREE */

@@ -214,6 +214,17 @@ static void *leave_much_free(void *unused) {
     return unused;
 }
 
+/* HAKMEM_SS_LRU_MS: an empty SuperSlab goes after that time, though nobody frees any more. */
+static int what_is_empty_goes(void) {
+    work_for_seconds();
+    in_another_thread(leave_much_free);
+    CHECK(hak_superslab_count().empty != 0);
+    CHECK(!hak_retention_is_raised(HAK_RETAINER_SLABS));
+    work_for_seconds();
+    CHECK(hak_superslab_count().empty == 0);
+    return 0;
+}
+
 /* HAKMEM_PURGE_MS: what waited that long goes, though nobody frees any more. */
 static int what_has_waited_goes(void) {
     work_for_seconds();
@@ -340,6 +351,7 @@ static void they_do_where_what_they_rose_by_is_beside_the_option(void **state) {
 
 static void what_waits_for_a_time_goes_then(void **state) {
     (void)state;
+    assert_part_succeeds("empty", "HAKMEM_BACKGROUND=0");
     assert_part_succeeds("waited", "HAKMEM_PURGE_MS=1000");
 }
 
@@ -354,6 +366,7 @@ static const struct part parts[] = {
     {"large", what_was_raised_falls_by_large_blocks_alone},
     {"share", what_was_raised_by_a_share_falls},
     {"beyond", what_was_raised_beyond_the_option_falls},
+    {"empty", what_is_empty_goes},
     {"waited", what_has_waited_goes},
     {"sampling", what_was_raised_falls_while_sampling},
 };
