@@ -230,6 +230,7 @@ void hak_heap_abandon_others(struct heap *survivor) {
             abandon(heap);
         }
     }
+    hak_supply_forget_exporters(survivor);
     /* The survivor's caches are empty; others may have been cut off between that sum and their own. */
     hak_retention_note_raised(HAK_RETAINER_CACHES, 0);
 }

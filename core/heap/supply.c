@@ -42,6 +42,13 @@ void hak_supply_note_spill(struct heap *heap, unsigned class_idx) {
     set_exports(heap, class_idx, false);
 }
 
+void hak_supply_forget_exporters(const struct heap *survivor) {
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        unsigned count = survivor != NULL && survivor->classes[c].exports;
+        hak_atomic_store_relaxed(&exporters[c], count); /* relaxed: the child has one thread */
+    }
+}
+
 /* If others freed blocks of this leased slab, and this thread has long freed none, the class exports from now
  * on. */
 static void note_foreign_frees(struct heap *heap, unsigned class_idx, const struct slab *slab) {

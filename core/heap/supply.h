@@ -33,6 +33,10 @@ void hak_supply_note_spill(struct heap *heap, unsigned class_idx);
 /* Whether the class exports in this heap and in others. */
 bool hak_supply_shares(const struct heap *heap, unsigned class_idx);
 
+/* In the child of a fork, alone: only the survivor (NULL: has no heap) may export, whatever others were at.
+ */
+HAK_COLD void hak_supply_forget_exporters(const struct heap *survivor);
+
 /* Notes a leased slab of this heap in the warm pool; false when that is full. The caller releases it as WARM.
  */
 bool hak_warm_push(struct heap *heap, struct slab *slab);

@@ -12,6 +12,7 @@
 #include "meta/classes.h"
 #include "slab/orphans.h"
 #include "support/blocks.h"
+#include "support/child.h"
 #include "support/stepper.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -186,6 +187,32 @@ static void producers_that_take_turns_share_slabs(void **state) {
     end(&producers[0]);
 }
 
+static int export_alone(void *unused) {
+    (void)unused;
+    start(&producers[1]);
+    for (unsigned i = 0; i < TURNS; i++) {
+        take_turn(&producers[1]);
+    }
+    CHECK(exports(&producers[1]));
+    CHECK(!hak_supply_shares(producers[1].heap, class_of_test()));
+    end(&producers[1]);
+    return 0;
+}
+
+/* A fork may cut a thread off between its own note that a class exports, or no longer does, and the count. */
+static void who_was_cut_off_does_not_count_in_a_child(void **state) {
+    (void)state;
+    start(&producers[0]);
+    for (unsigned i = 0; i < TURNS; i++) {
+        take_turn(&producers[0]);
+    }
+    assert_true(exports(&producers[0]));
+    producers[0].heap->classes[class_of_test()].exports = false;
+    assert_function_succeeds(export_alone);
+    producers[0].heap->classes[class_of_test()].exports = true;
+    end(&producers[0]);
+}
+
 /* They share slabs, but neither takes those of the other while there are blocks in its own. */
 static void producers_take_from_slabs_of_their_own_side_first(void **state) {
     (void)state;
@@ -288,6 +315,7 @@ int main(void) {
         TEST(what_others_free_is_exported_until_a_spill),
         TEST(a_thread_that_frees_its_own_blocks_exports_nothing),
         TEST(producers_that_take_turns_share_slabs),
+        TEST(who_was_cut_off_does_not_count_in_a_child),
         TEST(producers_take_from_slabs_of_their_own_side_first),
         TEST(threads_that_take_blocks_over_do_not_mix_them_for_good),
         /* the last, since it leaves slabs that the others would take from */
