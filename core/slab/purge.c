@@ -31,13 +31,14 @@ struct purge {
 
 /* Unmaps an empty SuperSlab that has been taken out of the LRU. False when it failed. */
 static bool unmap_detached(struct superslab *s, struct purge *purge) {
-    unsigned dirty_units = hak_popcount32(hak_superslab_dirty(s));
+    uint32_t dirty = hak_superslab_dirty(s);
+    size_t bytes = hak_superslab_bytes_in(hak_popcount32(dirty), hak_popcount32(dirty & s->light_units));
     int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);
     if (error == 0) {
         hak_superslab_push_spare(s);
-        hak_retention_note_purged(&hak_superslab_pool.retention, dirty_units * HAK_UNIT_BYTES, now_ms);
+        hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
     } else {
         s->emptied_ms = now_ms;
         hak_superslab_none_to_free(s);

@@ -173,6 +173,30 @@ static void light_units_are_less_dirt(void **state) {
     give(a, 2, UNITS, false);
 }
 
+/* Whether they are purged or unmapped with all the rest: else a cycle of the latter proves too much. */
+static void light_units_are_less_to_give_back(void **state) {
+    (void)state;
+    struct retention *retention = &hak_superslab_pool.retention;
+    (void)new_full(a);
+    (void)new_full(b);
+    for (unsigned i = 0; i < UNITS; i++) {
+        use_little(a[i]);
+        use_little(b[i]);
+    }
+    retention->purged_bytes = 0;
+    give(b, 0, UNITS - 1, false);
+    (void)hak_superslab_trim(0);
+    assert_int_equal(retention->purged_bytes, (UNITS - 1) * HAK_LIGHT_BYTES);
+    retention->purged_bytes = 0;
+    give(a, 0, UNITS, false);
+    assert_int_equal(hak_superslab_count().empty, 1);
+    (void)hak_superslab_trim(0);
+    assert_int_equal(hak_superslab_count().empty, 0);
+    assert_int_equal(retention->purged_bytes, UNITS * HAK_LIGHT_BYTES);
+    retention->purged_bytes = 0;
+    give(b, UNITS - 1, UNITS, false);
+}
+
 /* What the large floor had for itself it may have written to. */
 static void a_whole_superslab_comes_back_without_light_units(void **state) {
     (void)state;
@@ -409,6 +433,7 @@ int main(void) {
         TEST(where_cycles_are_proved_units_with_pages_come_first),
         TEST(a_unit_with_few_pages_is_to_be_had_while_there_is_one),
         TEST(light_units_are_less_dirt),
+        TEST(light_units_are_less_to_give_back),
         TEST(a_whole_superslab_comes_back_without_light_units),
         TEST(a_new_superslab_has_no_light_units),
         TEST(a_slab_lies_where_one_of_its_class_lay),
