@@ -85,6 +85,7 @@ HAK_ALWAYS_INLINE size_t reclaim(struct heap *heap, struct business business, si
     if (heap != NULL) {
         hak_heap_flush(heap, true);
     }
+    hak_superslab_end_prefault();
     size_t given_bytes = for_each_slab(business, heap);
     given_bytes += hak_large_trim(keep_bytes); /* first: its empty extents become SuperSlabs to unmap */
     given_bytes += hak_superslab_trim(keep_bytes);

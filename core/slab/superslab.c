@@ -154,6 +154,7 @@ static struct superslab *map_superslab(bool may_be_huge, uintptr_t *base) {
     }
     hak_lock_acquire(&hak_superslab_lock);
     s->is_huge = may_be_huge && hak_superslab_may_be_huge();
+    s->is_prefaulted = hak_options.ss_prefault != HAK_PREFAULT_OFF;
     hak_lock_release(&hak_superslab_lock);
     *base = map_memory(s->is_huge);
     if (*base == 0) {
@@ -294,6 +295,18 @@ unsigned hak_superslab_split(struct superslab *s) {
         (void)hak_os_advise_huge((void *)s->base, HAK_SUPERSLAB_BYTES, false);
     }
     return was_huge;
+}
+
+void hak_superslab_end_prefault(void) {
+    struct superslab *s;
+    if (hak_options.ss_prefault == HAK_PREFAULT_OFF) {
+        return;
+    }
+    for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {
+        hak_lock_acquire(&hak_superslab_lock);
+        hak_superslab_clear_prefaulted(s);
+        hak_lock_release(&hak_superslab_lock);
+    }
 }
 
 bool hak_superslab_is_filled(const struct slab *slab) {

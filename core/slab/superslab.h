@@ -49,6 +49,7 @@ struct superslab {
     bool is_in_dirty_list; /* under lock: in one of two, */
     bool is_paused;        /* under lock: that of those that are not to be purged now */
     bool is_huge;          /* under lock: the kernel may use a huge page for it */
+    bool is_prefaulted;    /* under lock: all of it has memory, but counts as clean until a trim */
     struct superslab *prev, *next;             /* under lock: bucket, LRU or spare list */
     struct superslab *dirty_prev, *dirty_next; /* under lock: with dirty units or thin slabs, oldest first */
     uint64_t paused_until_ms;                  /* under lock */
@@ -136,6 +137,10 @@ HAK_COLD struct hak_superslab_counts hak_superslab_count(void);
  * whole empty SuperSlabs first (those are unmapped). Returns the bytes given back. Slow: no lock held.
  */
 HAK_COLD size_t hak_superslab_trim(size_t keep_bytes);
+
+/* What HAKMEM_SS_PREFAULT brought into memory and nobody has written to is to be given back by a trim that
+ * follows. Slow: no lock held. */
+HAK_COLD void hak_superslab_end_prefault(void);
 
 /* Visits the memory of every SuperSlab not lent to the large floor. The visitor may make system calls. */
 HAK_COLD void hak_superslab_visit_mapped(hak_range_visitor visitor, void *context);

@@ -237,9 +237,10 @@ static size_t touched_by_thin_bytes(const struct superslab *s) {
     return bytes;
 }
 
-/* The huge page has memory where nobody wrote to: in free units and in slabs. */
-bool hak_superslab_clear_huge(struct superslab *s) {
-    if (!s->is_huge) {
+/* Memory that nobody wrote to lies in free units and in slabs: it counts from now on. *is_clean is why it did
+ * not, and is cleared. */
+static bool count_all(struct superslab *s, bool *is_clean) {
+    if (!*is_clean) {
         return false;
     }
     size_t before_bytes = touched_by_thin_bytes(s);
@@ -247,7 +248,7 @@ bool hak_superslab_clear_huge(struct superslab *s) {
     if (is_attached) {
         detach(s);
     }
-    s->is_huge = false;
+    *is_clean = false;
     s->filled_units = is_attached ? ~s->free_units : 0;
     hak_superslab_pool.thin_bytes += touched_by_thin_bytes(s) - before_bytes;
     if (is_attached) {
@@ -255,6 +256,17 @@ bool hak_superslab_clear_huge(struct superslab *s) {
         attach(s);
     }
     return true;
+}
+
+bool hak_superslab_clear_huge(struct superslab *s) {
+    return count_all(s, &s->is_huge);
+}
+
+/* One that is lent comes back with what it was. */
+void hak_superslab_clear_prefaulted(struct superslab *s) {
+    if (s->tier <= HAK_TIER_FREE) {
+        (void)count_all(s, &s->is_prefaulted);
+    }
 }
 
 void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {

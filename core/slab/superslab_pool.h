@@ -99,6 +99,9 @@ bool hak_superslab_takes_huge(unsigned class_idx);
  * it was. */
 bool hak_superslab_clear_huge(struct superslab *superslab);
 
+/* Free units that were prefaulted are dirty from now on. */
+void hak_superslab_clear_prefaulted(struct superslab *superslab);
+
 /* FREE -> WHOLE and back; FREE -> NONE (still mapped) and, with the masks it had, NONE -> FREE when the
  * system refused to take it. */
 void hak_superslab_free_to_whole(struct superslab *superslab);

@@ -100,6 +100,13 @@ static inline void run_first(void) {
     print_stats();
 }
 
+static inline void run_trimmed(void) {
+    void *block = launder(malloc(1));
+    (void)malloc_trim(0);
+    print_stats();
+    free(block);
+}
+
 static inline void run_cached(void) {
     run_load();
     print_stats();
@@ -174,6 +181,7 @@ static const struct {
     {"take", run_take},
     {"swings", run_swings},
     {"first", run_first},
+    {"trimmed", run_trimmed},
     {"cached", run_cached},
     {"cached-large", run_cached_large},
     {"peak", run_peak},

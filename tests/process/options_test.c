@@ -55,6 +55,14 @@ static void prefault_brings_new_superslabs_into_memory(void **state) {
     assert_true(figures_of("first", "HAKMEM_SS_PREFAULT=2", NULL, NULL).resident_bytes >= 2 * MIB);
 }
 
+/* What nobody has written to as well. */
+static void malloc_trim_gives_back_what_prefault_brought(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_true(figures_of("trimmed", "HAKMEM_SS_PREFAULT=1", NULL, NULL).resident_bytes < 1 * MIB);
+    assert_true(figures_of("trimmed", "HAKMEM_SS_PREFAULT=2", NULL, NULL).resident_bytes < 1 * MIB);
+}
+
 static void the_lru_keeps_within_its_count_and_bytes(void **state) {
     (void)state;
     REQUIRE_HAK();
@@ -114,6 +122,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(refill_count_is_how_much_a_refill_moves),
         cmocka_unit_test(a_refill_count_does_not_narrow_caches),
         cmocka_unit_test(prefault_brings_new_superslabs_into_memory),
+        cmocka_unit_test(malloc_trim_gives_back_what_prefault_brought),
         cmocka_unit_test(the_lru_keeps_within_its_count_and_bytes),
         cmocka_unit_test(the_lru_keeps_nothing_beyond_its_age),
         cmocka_unit_test(retain_bounds_what_a_program_in_cycles_keeps),
