@@ -162,8 +162,9 @@ static void *move_live(struct hak_mapping *mapping, void *p, size_t old_bytes, s
         hak_move_piece(p, old_bytes, &mapping->seams, bytes, HAK_UNIT_BYTES, hak_mapping_round(bytes / 2));
     hak_lock_acquire(&hak_large_lock);
     if (target != NULL) {
+        hak_mapping_transit_to_live(mapping, target, old_bytes); /* what it had was live all the time */
         note_longer(old_bytes, bytes);
-        hak_mapping_transit_to_live(mapping, target, bytes);
+        hak_mapping_resize_live(mapping, bytes);
     } else {
         hak_mapping_transit_to_live(mapping, p, old_bytes);
     }

@@ -270,6 +270,37 @@ static void of_an_array_that_doubles_hardly_anything_stays(void **state) {
     check_sound();
 }
 
+/* Something that was given back is not fetched by growth, whether the block grows where it lies or has to
+ * move. */
+static void check_growth_fetches_nothing(bool has_to_move) {
+    struct hak_cycle *cycle = &hak_retain.cycles[HAK_LARGE_MAPPINGS];
+    struct hak_cycle before = *cycle;
+    size_t page_bytes = hak_os_page_bytes();
+    char *p = must_alloc(32 * MIB);
+    char *end = p + 32 * MIB;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    long wall = has_to_move ? syscall(SYS_mmap, end, page_bytes, PROT_NONE, flags, -1, 0) : 0;
+    hak_retain.peak_live_bytes = hak_retain.live_bytes;
+    *cycle = (struct hak_cycle){.returned_bytes = 16 * MIB, .returned_ms = hak_retain.touched_ms};
+    char *longer = resize(p, 64 * MIB);
+    assert_true(!has_to_move || longer != p);
+    assert_int_equal(cycle->proofs, 0);
+    assert_int_equal(cycle->fetched_bytes, 0);
+    assert_int_equal(cycle->returned_bytes, 16 * MIB);
+    *cycle = before;
+    if (wall == (long)end) {
+        assert_int_equal(syscall(SYS_munmap, end, page_bytes), 0);
+    }
+    release(longer);
+    check_sound();
+}
+
+static void a_block_that_outgrows_all_before_proves_nothing(void **state) {
+    (void)state;
+    check_growth_fetches_nothing(false);
+    check_growth_fetches_nothing(true);
+}
+
 static void the_raised_floor_falls_with_time(void **state) {
     (void)state;
     for (unsigned i = 0; i < 20; i++) {
@@ -1069,6 +1100,7 @@ int main(void) {
         TEST(what_is_wanted_again_twice_stays),
         TEST(without_proof_only_the_floor_stays),
         TEST(of_an_array_that_doubles_hardly_anything_stays),
+        TEST(a_block_that_outgrows_all_before_proves_nothing),
         TEST(the_raised_floor_falls_with_time),
         TEST(a_gibibyte_goes_back_with_the_free),
         TEST(a_floor_that_falls_takes_several_pieces_along),
