@@ -83,7 +83,9 @@ FAR_FLAGS_release := -fno-lto $(if $(IS_CLANG),,-fno-reorder-functions)
 # The entry points are malloc and calloc themselves: the compiler must not turn their bodies into calls to these.
 API_FLAGS := -fno-builtin
 SO_LAYOUT := core/layout.ld
-SO_LINK_FLAGS := -shared -Wl,-T,$(SO_LAYOUT) -Wl,-soname,$(SONAME) -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack
+# initfirst: its constructor comes before those of other libraries, so its fork handler after theirs (process/fork.c).
+SO_LINK_FLAGS := -shared -Wl,-T,$(SO_LAYOUT) -Wl,-soname,$(SONAME) \
+                 -Wl,-z,now,-z,relro,-z,defs,-z,nodelete,-z,noexecstack,-z,initfirst
 
 ifeq ($(LTO),1)
 RELEASE_LTO := $(if $(IS_CLANG),-flto,-flto=auto)

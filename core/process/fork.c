@@ -3,8 +3,10 @@
  *
  * prepare takes every lock, lowest rank first, so that no other thread is inside a locked part when the
  * process is copied; then the forking thread passes through all locks, since other libraries' handlers may
- * allocate after ours ran. What is not under locks (caches, leases, header maps) is put right in the child:
- * see heap/child.h.
+ * allocate after ours ran. Those that lock something of theirs, whose holder may be allocating, have to run
+ * before: prepare handlers run in the reverse of the order in which they were registered, and the shared
+ * library is linked to be initialised first (-z initfirst; glibc alone). What is not under locks (caches,
+ * leases, header maps) is put right in the child: see heap/child.h.
  *
  * In a process of one thread no lock is taken, and nothing is put right: a signal handler may then fork
  * whatever it interrupts, also an operation that holds locks or another fork. What was interrupted goes on in

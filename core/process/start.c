@@ -26,9 +26,9 @@ static bool needs_metering(void) {
            hak_options.tiny_front_dump[0] != '\0';
 }
 
-__attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
+static HAK_AT_START void start(char *const *environment) {
     (void)hak_os_find_page_shift();
-    hak_options_start(environ, hak_cgroup_limit_bytes(""), hak_os_processors());
+    hak_options_start(environment, hak_cgroup_limit_bytes(""), hak_os_processors());
     if (hak_options.base_floor_kib <
         HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */
         hak_retain_bound_floor((size_t)hak_options.base_floor_kib * 1024);
@@ -53,6 +53,20 @@ __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(voi
         hak_front_set_modes(hak_front_modes() | HAK_FRONT_METERED, 0);
     }
 }
+
+/* glibc hands constructors what main() gets. Ours is the first of all there, when environ is not yet set. */
+#ifdef __GLIBC__
+__attribute__((constructor(101))) static HAK_AT_START void hak_process_start(int argc, char **argv,
+                                                                             char **environment) {
+    (void)argc;
+    (void)argv;
+    start(environment);
+}
+#else
+__attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
+    start(environ);
+}
+#endif
 
 __attribute__((destructor)) static void hak_process_end(void) {
     if (hak_keeps_records()) {
