@@ -60,6 +60,9 @@ __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(int
                                                                              char **environment) {
     (void)argc;
     (void)argv;
+    if (environ == NULL) { /* it would stay so if what follows opened a library: that starts the C library */
+        environ = environment;
+    }
     start(environment);
 }
 #else

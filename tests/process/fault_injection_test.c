@@ -61,17 +61,19 @@ static bool fails(enum call call) {
     return true;
 }
 
-/* libc's own syscall(). */
-static long (*kernel)(long number, ...);
+typedef long system_call(long number, ...);
 
-static void find_kernel(void) {
-    void *symbol = dlsym(RTLD_NEXT, "syscall");
-    CHECK(symbol != NULL);
-    memcpy(&kernel, &symbol, sizeof kernel);
+/* libc's own syscall(). Found when first needed: hakmem's constructor comes before all that is here. */
+static system_call *find_kernel(void) {
+    static system_call *found;
+    if (found == NULL) {
+        void *symbol = dlsym(RTLD_NEXT, "syscall");
+        CHECK(symbol != NULL);
+        memcpy(&found, &symbol, sizeof found);
+    }
+    return found;
 }
-
-/* Before anything allocates, and so maps. */
-__attribute__((section(".preinit_array"), used)) static void (*const preinit)(void) = find_kernel;
+#define kernel(...) find_kernel()(__VA_ARGS__)
 
 /* hakmem's locks are the only ones here that wait by this function. */
 long syscall(long number, ...) {

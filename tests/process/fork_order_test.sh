@@ -92,6 +92,8 @@ LD_LIBRARY_PATH=$dir "$dir/linked"
 check "linked" $?
 HAKMEM_CHECK=1 LD_PRELOAD=$TEST_SO "$dir/preloaded"
 check "preloaded, in checked mode: options are read before other libraries begin" $?
+HAKMEM_CHECK=1 LD_PRELOAD=$TEST_SO env | grep -q '^PATH='
+check "preloaded, in checked mode: the program has its environment" $?
 LD_PRELOAD=$TEST_SO HAKMEM_STATS=1 "$dir/preloaded" 2>"$dir/stats"
 grep -q . "$dir/stats"
 check "options are read" $?

@@ -130,7 +130,7 @@ static void the_child_of_a_fork_has_one_heap(void **state) {
 
 /* ---- early ---- */
 
-/* Runs before the constructor that reads the options. */
+/* Runs before the constructor that reads the options, if the loader does not know that it is to be first. */
 static void allocate_early(void) {
     free(malloc(1));
 }

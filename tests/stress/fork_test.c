@@ -201,7 +201,8 @@ static void allocate_in_handler(void) {
 static atomic_bool is_early_handler_on;
 static _Atomic unsigned early_handler_runs;
 
-/* Registered before hakmem's own: its prepare runs after theirs, its others before, between their locks. */
+/* Where hakmem is linked as an archive registered before its own: its prepare runs after theirs, its others
+ * before, between their locks. */
 static void allocate_in_early_handler(void) {
     if (atomic_load(&is_early_handler_on)) {
         allocate_in_handler();
