@@ -24,8 +24,8 @@ BENCH_REAL_PACKAGES := gcc g++ python3 perl lua5.4 nodejs jq sqlite3 redis-serve
 BENCH_INSTR_SAVED := bench/instr-baseline.json
 BENCH_RUN := CC="$(CC)" $(BENCH_PYTHON)
 
-.PHONY: bench bench-quick bench-full bench-real bench-scale bench-medley bench-instr bench-memory bench-deps bench-deps-real \
-        bench-programs bench-test bench-clean $(BENCH_LINKED)
+.PHONY: bench bench-quick bench-full bench-real bench-scale bench-medley bench-instr bench-memory bench-deps \
+        bench-deps-real bench-programs bench-test bench-clean $(BENCH_LINKED)
 
 bench: bench-programs libhakmem.so ## compares the allocators on all programs (under 10 minutes)
 	$(BENCH_RUN) bench/compare --set bench

@@ -134,7 +134,7 @@ static void report_draft(const struct draft *d, struct bench_result *result) {
     }
 }
 
-static void *make_block(const struct draft *d, struct rng *rng, size_t bytes) {
+static void *allocate(const struct draft *d, struct rng *rng, size_t bytes) {
     switch (d->make) {
     case ZEROED:
         return calloc(1, bytes);
@@ -145,20 +145,25 @@ static void *make_block(const struct draft *d, struct rng *rng, size_t bytes) {
     }
 }
 
-// What block_fill() writes is what is checked; this only makes the pages be there, from `from` on.
-static void write_through(const struct draft *d, unsigned char *block, size_t from, size_t bytes) {
-    for (size_t at = from; d->is_written_through && at < bytes; at += WRITE_STEP) {
-        block[at] = 1;
+// Makes the pages of a new or longer block be there, from `from` on, if the draft says so; what is checked is
+// what block_fill() writes.
+static void *written(const struct draft *d, void *block, size_t from, size_t bytes) {
+    unsigned char *byte = bench_opaque(block);
+    if (byte == NULL) {
+        bench_die_no_memory(bytes);
     }
+    for (size_t at = from; d->is_written_through && at < bytes; at += WRITE_STEP) {
+        byte[at] = 1;
+    }
+    return byte;
+}
+
+static void *make_block(struct worker *w, size_t bytes) {
+    return written(w->draft, allocate(w->draft, &w->rng, bytes), 0, bytes);
 }
 
 static void slot_make(struct worker *w, struct slot *slot, size_t bytes) {
-    unsigned char *block = bench_opaque(make_block(w->draft, &w->rng, bytes));
-    if (block == NULL) {
-        bench_die_no_memory(bytes);
-    }
-    write_through(w->draft, block, 0, bytes);
-    slot_fill(slot, block, bytes, (uint64_t)(slot - w->slots));
+    slot_fill(slot, make_block(w, bytes), bytes, (uint64_t)(slot - w->slots));
 }
 
 static void slot_end(struct worker *w, struct slot *slot) {
@@ -172,11 +177,7 @@ static void slot_end(struct worker *w, struct slot *slot) {
 static void slot_resize(struct worker *w, struct slot *slot, size_t bytes) {
     size_t old_bytes = slot->bytes;
     block_check(slot->block, old_bytes, (uint64_t)(slot - w->slots));
-    unsigned char *block = bench_opaque(realloc(slot->block, bytes));
-    if (block == NULL) {
-        bench_die_no_memory(bytes);
-    }
-    write_through(w->draft, block, old_bytes, bytes);
+    void *block = written(w->draft, realloc(slot->block, bytes), old_bytes, bytes);
     slot_fill(slot, block, bytes, (uint64_t)(slot - w->slots));
 }
 
@@ -187,11 +188,7 @@ static struct slot *any_slot(struct worker *w) {
 // A shared object's size is its first word, as in shared.c.
 static void replace_shared(struct worker *w) {
     uint64_t bytes = draw_bytes(w->draft, &w->rng);
-    unsigned char *object = bench_opaque(make_block(w->draft, &w->rng, bytes));
-    if (object == NULL) {
-        bench_die_no_memory(bytes);
-    }
-    write_through(w->draft, object, 0, bytes);
+    unsigned char *object = make_block(w, bytes);
     memcpy(object, &bytes, sizeof bytes);
     _Atomic(unsigned char *) *place = &w->shared[rng_below(&w->rng, w->draft->slot_count)];
     // acq_rel: who takes an object out sees what the thread that put it there wrote

@@ -2,21 +2,8 @@
 # suite: limit 120 s
 # A library locks what it has around each fork, while a thread that holds that lock allocates: hakmem's handler, which
 # takes the heap's locks, has to come after the library's, though the library is initialised before the program is.
-set -u
-cd "$TEST_ROOT" || exit 1
-passed=0
-failed=0
-dir=$TMPDIR
-CC=${CC:-cc}
-
-check() { # NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: exit status $2"
-    fi
-}
+# shellcheck source=tests/process/lib.sh
+. "$TEST_ROOT/tests/process/lib.sh" || exit 1
 
 cat > "$dir/guarded.c" <<'C'
 #include <pthread.h>
@@ -98,5 +85,4 @@ LD_PRELOAD=$TEST_SO HAKMEM_STATS=1 "$dir/preloaded" 2>"$dir/stats"
 grep -q . "$dir/stats"
 check "options are read" $?
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" = 0 ]
+close_suite

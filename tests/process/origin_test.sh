@@ -2,21 +2,8 @@
 # suite: limit 60 s
 # dlopen through hakmem is still the caller's own: its RUNPATH and its $ORIGIN count, not those of hakmem. That
 # needs a jump where a compiler may make a call, so the machine code is looked at too.
-set -u
-cd "$TEST_ROOT" || exit 1
-passed=0
-failed=0
-dir=$TMPDIR
-CC=${CC:-cc}
-
-check() { # NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1"
-    fi
-}
+# shellcheck source=tests/process/lib.sh
+. "$TEST_ROOT/tests/process/lib.sh" || exit 1
 
 mkdir -p "$dir/bin/near" "$dir/lib/near" || exit 1
 cat > "$dir/near.c" <<'C'
@@ -65,5 +52,4 @@ aarch64) grep -Eq '[[:space:]]br[[:space:]]+x' "$dir/code" ;;
 esac
 check "dlopen ends in a jump" $?
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" = 0 ]
+close_suite

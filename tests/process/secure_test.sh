@@ -1,27 +1,14 @@
 #!/bin/sh
 # suite: limit 60 s, flavours release
 # A program that runs with privileges its user does not have (AT_SECURE) takes no option from the environment.
-set -u
-cd "$TEST_ROOT" || exit 1
-passed=0
-failed=0
-dir=$TMPDIR
-CC=${CC:-cc}
+# shellcheck source=tests/process/lib.sh
+. "$TEST_ROOT/tests/process/lib.sh" || exit 1
 nobody=65534
 
 skip_all() {
     echo "skipped: options under AT_SECURE: $1"
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
-}
-
-check() { # NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1"
-    fi
 }
 
 [ "$(id -u)" = 0 ] || skip_all "only root can make a program setuid"
@@ -57,5 +44,4 @@ check "with privileges nothing is said" $?
 [ ! -e "$dir/dump" ]
 check "with privileges no file is written" $?
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" = 0 ]
+close_suite
