@@ -167,12 +167,15 @@ static struct superslab *map_superslab(bool may_be_huge, uintptr_t *base) {
     return s;
 }
 
-/* Under the lock. Units without pages are handed out: had less been purged lately, they could have had some.
- */
-static void note_missed(uint32_t zero_units) {
+/* Under the lock. These free units, of which some are known to have no pages, are handed out: had less been
+ * purged lately, they could have had more. */
+static void note_missed(const struct superslab *s, uint32_t units, uint32_t zero_units) {
     struct retention *retention = &hak_superslab_pool.retention;
-    if (zero_units != 0 && hak_retention_is_in_cycle(retention)) {
-        hak_retention_note_missed(retention, hak_popcount32(zero_units) * HAK_UNIT_BYTES, hak_os_now_ms());
+    uint32_t light_units = units & hak_superslab_dirty(s) & s->light_units;
+    size_t missed_bytes = hak_popcount32(zero_units) * HAK_UNIT_BYTES +
+                          hak_popcount32(light_units) * (HAK_UNIT_BYTES - HAK_LIGHT_BYTES);
+    if (missed_bytes != 0 && hak_retention_is_in_cycle(retention)) {
+        hak_retention_note_missed(retention, missed_bytes, hak_os_now_ms());
     }
 }
 
@@ -201,7 +204,8 @@ static struct slab *take_locked(unsigned units, unsigned class_idx) {
     if (s == NULL) {
         return NULL;
     }
-    note_missed(s->zero_units & hak_mask32(units) << unit_idx);
+    uint32_t span = hak_mask32(units) << unit_idx;
+    note_missed(s, span, s->zero_units & span);
     return take_run(s, unit_idx, units, hak_class_exceeds_page(class_idx));
 }
 
@@ -277,7 +281,7 @@ struct superslab *hak_superslab_take_whole(uint32_t *zero_units) {
         hak_superslab_none_to_hot(s, base);
     }
     *zero_units = s->is_huge ? 0 : s->zero_units; /* a huge page has memory where nobody wrote to it */
-    note_missed(*zero_units);
+    note_missed(s, s->free_units, *zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);
     (void)hak_superslab_split(s);

@@ -15,7 +15,7 @@
 #include "slab/slab.h"
 
 /* A unit that had no pages, of which no more than this was handed out since, is light: most of its pages hold
- * no memory. */
+ * no memory. So is one of a slab of which all but this was purged when it was given back. */
 #define HAK_LIGHT_BYTES ((size_t)HAK_UNIT_BYTES / 4)
 
 /* How much a SuperSlab is used; decides who is asked for units first. */

@@ -199,6 +199,14 @@ void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pag
     note_sums();
 }
 
+void hak_superslab_note_light(struct slab *slab, unsigned purged_pages) {
+    size_t held_bytes = hak_superslab_touched_bytes(slab) - purged_pages * hak_os_page_bytes();
+    if (purged_pages != 0 && held_bytes <= slab->units * HAK_LIGHT_BYTES) {
+        hak_superslab_of(slab)->light_units |= hak_superslab_span(slab);
+        slab->carved_blocks = 0; /* as if it had been handed out no more */
+    }
+}
+
 void hak_superslab_forget_thin(void) {
     struct superslab *s;
     for (size_t i = 0; (s = hak_superslab_at(i)) != NULL; i++) {

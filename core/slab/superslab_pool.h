@@ -53,6 +53,10 @@ void hak_superslab_change(struct superslab *superslab, struct hak_unit_change ch
 /* Marks a taken slab thin or not, with so many of its OS pages given back; keeps the sums. */
 void hak_superslab_set_thin(struct slab *slab, bool is_thin, unsigned purged_pages);
 
+/* Of a slab that is about to give its units back so many OS pages were purged: if few are left, they are
+ * light. */
+void hak_superslab_note_light(struct slab *slab, unsigned purged_pages);
+
 /* Nothing is thin or purged any more: for the child of a fork. */
 void hak_superslab_forget_thin(void);
 

@@ -81,7 +81,9 @@ void hak_thin_leave(struct slab *slab) {
         mark(slab, false);
     }
     hak_lock_acquire(&hak_superslab_lock);
+    unsigned purged_pages = slab->purged_pages;
     hak_superslab_set_thin(slab, false, 0);
+    hak_superslab_note_light(slab, purged_pages);
     slab->purged_mask = 0;
     hak_lock_release(&hak_superslab_lock);
 }

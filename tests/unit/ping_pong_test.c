@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,6 +30,9 @@
 #define BULK_BLOCKS      600000u /* beyond the first 16 MiB some SuperSlabs are huge: to be split first */
 #define CALLS_MAX        16u
 #define BULK_BYTES       500u
+#define SWING_BLOCKS     ((size_t)250000)
+#define SWING_BYTES      512u               /* about: blocks of 16 to 1008 bytes */
+#define RETAIN_BYTES     ((size_t)64 * MIB) /* HAKMEM_RETAIN_MB */
 #define REFILLED_BLOCKS  400u
 #define REFILLED_BYTES   1000u
 #define SPILL_MAX_BLOCKS 128u /* each of which may have been the last of its slab */
@@ -161,6 +165,31 @@ static void a_steady_producer_and_consumer_do_not_purge(void **state) {
     assert_true(dirty_bytes() > BATCH_BYTES / 2); /* which is what spares the calls */
 }
 
+/* In slabs, too, that are thin before they are free: of more than may stay, as much as may. */
+static void what_is_freed_in_random_order_stays_as_far_as_it_may(void **state) {
+    (void)state;
+    struct rng rng = rng_seeded(5);
+    (void)hak_trim(0);
+    clock_ms += SOON_MS;
+    for (unsigned round = 0; round < 6; round++, clock_ms += ROUND_MS) {
+        for (unsigned i = 0; i < SWING_BLOCKS; i++) {
+            size_t bytes = 16 + rng_below(&rng, 2 * SWING_BYTES - 32);
+            blocks[i] = hak_malloc(bytes);
+            CHECK(blocks[i] != NULL);
+            memset(blocks[i], 1, bytes);
+        }
+        shuffle(&rng, SWING_BLOCKS);
+        for (unsigned i = 0; i < SWING_BLOCKS; i++) {
+            hak_free(blocks[i]);
+        }
+    }
+    struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
+    CHECK(hak_stats_get(&stats) == 0);
+    size_t kept_bytes = stats.resident_bytes;
+    print_message("%zu MiB stay of %zu\n", kept_bytes / MIB, SWING_BLOCKS * SWING_BYTES / MIB);
+    assert_in_range(kept_bytes, RETAIN_BYTES / 4 * 3, RETAIN_BYTES / 8 * 9);
+}
+
 /* Follows the test above: what proved cycles kept is not wanted any more. */
 static void what_was_kept_goes_back_when_the_cycles_end(void **state) {
     (void)state;
@@ -260,6 +289,7 @@ int main(void) {
         cmocka_unit_test(large_blocks_freed_in_order_stay),
         cmocka_unit_test(a_steady_producer_and_consumer_do_not_purge),
         cmocka_unit_test(what_was_kept_goes_back_when_the_cycles_end),
+        cmocka_unit_test(what_is_freed_in_random_order_stays_as_far_as_it_may),
     };
     return cmocka_run_group_tests(tests, NULL, heap_is_sound);
 }

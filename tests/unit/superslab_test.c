@@ -197,6 +197,24 @@ static void light_units_are_less_to_give_back(void **state) {
     give(b, UNITS - 1, UNITS, false);
 }
 
+/* When one is handed out, most of its pages have yet to be faulted in, as of a unit without any. */
+static void light_units_are_missed_in_part(void **state) {
+    (void)state;
+    struct retention *retention = &hak_superslab_pool.retention;
+    (void)new_full(a);
+    use_little(a[0]);
+    use_all(a[1]);
+    give(a, 0, 2, false);
+    hak_retention_note_purged(retention, GIB, hak_os_now_ms());
+    retention->missed_bytes = 0;
+    assert_ptr_equal(hak_superslab_take_units(1, 0), a[0]);
+    assert_int_equal(retention->missed_bytes, HAK_UNIT_BYTES - HAK_LIGHT_BYTES);
+    assert_ptr_equal(hak_superslab_take_units(1, 0), a[1]);
+    assert_int_equal(retention->missed_bytes, HAK_UNIT_BYTES - HAK_LIGHT_BYTES);
+    retention->purged_bytes = 0;
+    give(a, 0, UNITS, false);
+}
+
 /* What the large floor had for itself it may have written to. */
 static void a_whole_superslab_comes_back_without_light_units(void **state) {
     (void)state;
@@ -434,6 +452,7 @@ int main(void) {
         TEST(a_unit_with_few_pages_is_to_be_had_while_there_is_one),
         TEST(light_units_are_less_dirt),
         TEST(light_units_are_less_to_give_back),
+        TEST(light_units_are_missed_in_part),
         TEST(a_whole_superslab_comes_back_without_light_units),
         TEST(a_new_superslab_has_no_light_units),
         TEST(a_slab_lies_where_one_of_its_class_lay),

@@ -236,6 +236,20 @@ static void blocks_on_the_page_that_is_left_come_first(void **state) {
     (void)hak_blocks_return(&live, 1, HAK_OWNER_NOBODY, hak_heap_handle_event, NULL);
 }
 
+/* Else what a purge gave back would be purged again when the slabs are free, and all that the floor lets stay
+ * with it. */
+static void of_a_free_slab_what_was_purged_counts_no_more(void **state) {
+    (void)state;
+    hak_purge_set_floor(0);
+    fill();
+    free_but_every(BLOCKS_PER_SLAB);
+    hak_purge_set_floor(GIB);
+    size_t before_bytes = hak_superslab_dirty_bytes();
+    free_but_every(0);
+    hak_heap_flush(hak_heap_attach(), true);
+    assert_in_range(hak_superslab_dirty_bytes() - before_bytes, 1, SLABS * HAK_UNIT_BYTES / 2);
+}
+
 static int trim_and_use(void *unused) {
     (void)unused;
     (void)hak_trim(0);
@@ -294,6 +308,7 @@ int main(void) {
         cmocka_unit_test_teardown(taking_blocks_out_again_counts_as_missed, nothing_is_left),
         cmocka_unit_test_teardown(blocks_never_used_leave_the_sum_right, nothing_is_left),
         cmocka_unit_test_teardown(blocks_on_the_page_that_is_left_come_first, nothing_is_left),
+        cmocka_unit_test_teardown(of_a_free_slab_what_was_purged_counts_no_more, nothing_is_left),
         cmocka_unit_test_teardown(a_child_starts_without_thin_slabs, nothing_is_left),
         cmocka_unit_test_teardown(a_small_heap_has_no_thin_slabs, nothing_is_left),
     };
