@@ -47,6 +47,7 @@ __attribute__((section(".data.rel.ro.hak_options"))) struct hak_options hak_opti
         .base_floor_kib = HAK_BASE_FLOOR_KIB,
     .pinned_pages = HAK_PINNED_PAGES,
     .parked_shards = HAK_PARKED_SHARDS,
+    .lasting_mb = HAK_LASTING_MB,
 };
 
 enum pass { PASS_PROFILE, PASS_SINGLE, PASS_LISTS, PASS_COUNT };
@@ -253,6 +254,7 @@ static HAK_AT_START void scale(struct hak_options *options, unsigned processors)
     unsigned times = scale_of(processors);
     if (times != 1) {
         options->retain_mb *= times;
+        options->lasting_mb = (uint32_t)hak_larger(options->lasting_mb, options->retain_mb);
         options->pinned_pages *= times;
         options->parked_shards =
             (uint32_t)hak_smaller(options->parked_shards << hak_log2(times), HAK_PARKED_SHARDS_MAX);
@@ -266,10 +268,14 @@ void hak_options_parse(struct hak_options *options, char *const *environment, un
         scale(options, processors);
         return;
     }
+    uint32_t usual_mb = options->retain_mb * scale_of(processors);
     run_pass(PASS_PROFILE, options, first, warnings_fd);
     apply_profile(options);
     scale(options, processors);
     run_pass(PASS_SINGLE, options, first, warnings_fd);
+    if (options->retain_mb != usual_mb) { /* whoever says how much may stay means it */
+        options->lasting_mb = options->retain_mb;
+    }
     spread_prewarm(options);
     run_pass(PASS_LISTS, options, first, warnings_fd);
 }
@@ -292,6 +298,7 @@ struct bounded {
     uint32_t base_floor_kib;
     uint32_t pinned_pages;
     uint32_t parked_shards;
+    uint32_t lasting_mb;
 };
 
 static HAK_AT_START struct bounded bounded_by(const struct hak_options *options, uint64_t limit_bytes) {
@@ -302,6 +309,7 @@ static HAK_AT_START struct bounded bounded_by(const struct hak_options *options,
         .pinned_pages =
             within(options->pinned_pages, limit_bytes >> PINNED_PAGE_SHIFT, PINNED_PARTS_OF_LIMIT),
         .parked_shards = bounded_shards(options->parked_shards, limit_bytes),
+        .lasting_mb = within(options->lasting_mb, limit_bytes >> 20, RETAIN_PARTS_OF_LIMIT),
     };
 }
 
@@ -312,6 +320,7 @@ void hak_options_bound(struct hak_options *options, uint64_t limit_bytes) {
     options->base_floor_kib = bounded.base_floor_kib;
     options->pinned_pages = bounded.pinned_pages;
     options->parked_shards = bounded.parked_shards;
+    options->lasting_mb = bounded.lasting_mb;
 }
 
 static HAK_AT_START bool is_bounded_by(const struct hak_options *options, uint64_t limit_bytes) {

@@ -23,6 +23,7 @@
 #define HAK_PINNED_PAGES      1536u /* on up to seven processors, */
 #define HAK_PARKED_SHARDS     4u    /* likewise; at most */
 #define HAK_PARKED_SHARDS_MAX 32u
+#define HAK_LASTING_MB        256u /* where HAKMEM_RETAIN_MB is what it is by default */
 
 #define HAK_OPTION_PATH_BYTES 1024u /* with the terminating zero */
 
@@ -40,6 +41,7 @@ struct hak_options {
     uint32_t base_floor_kib; /* of free memory that may always stay, of slabs and of large blocks each */
     uint32_t pinned_pages;   /* of 4 KiB, that foreign blocks in caches may pin in all (heap/homeward.h) */
     uint32_t parked_shards;  /* of page runs freed last (large/parked.h); a power of two */
+    uint32_t lasting_mb;     /* what retain_mb becomes where costly cycles go on and on; no less than that */
 } __attribute__((aligned(HAK_OPTIONS_ALIGN_BYTES)));
 
 extern struct hak_options hak_options;

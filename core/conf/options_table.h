@@ -44,7 +44,7 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     NUMBER(SS_LRU_MB, ss_lru_mb, 8, 0, 1048576, "MB", "in empty SuperSlabs kept for reuse, at most")         \
     NUMBER(SS_LRU_MS, ss_lru_ms, 1000, 0, 86400000, "ms", "that an empty SuperSlab is kept, at most")        \
     NUMBER(RETAIN_MB, retain_mb, 64, 0, 1048576, "MB",                                                       \
-           "of free memory that cycles want again, at most; some 16 a processor from 8 processors on")       \
+           "of free memory that cycles want again, at most; if not set 256 where they last")                 \
     NUMBER(PURGE_MS, purge_ms, 0, 0, 86400000, "ms",                                                         \
            "that free memory stays beyond what may be kept before it goes back; 0: it goes at once")         \
     FLAG(BACKGROUND, background, false,                                                                      \

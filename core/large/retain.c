@@ -48,7 +48,7 @@ struct hak_retain hak_retain;
 
 static void forget_proofs(void) {
     for (unsigned kind = 0; kind < HAK_LARGE_KINDS; kind++) {
-        hak_retain.cycles[kind].proofs = 0;
+        hak_retain.cycles[kind].proofs = hak_retain.cycles[kind].capped = 0;
     }
 }
 
@@ -156,7 +156,7 @@ static void expire_cycle(struct hak_cycle *cycle, uint64_t now_ms) {
     /* A sum: another thread may have read the clock later and been here first. */
     if (cycle->returned_bytes != 0 && now_ms > cycle->returned_ms + hak_large_policy.proof_ms) {
         forget_cycle(cycle);
-        cycle->proofs = 0;
+        cycle->proofs = cycle->capped = 0;
     }
 }
 
@@ -166,6 +166,9 @@ void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms
         return;
     }
     expire_cycle(cycle, now_ms);
+    if (cycle->returned_bytes == 0) {
+        cycle->started_ms = now_ms;
+    }
     size_t before_bytes = hak_retain.dirty_bytes + bytes;
     before_bytes -= hak_smaller(before_bytes, hak_large_policy.floor_bytes);
     cycle->peak_bytes = hak_larger(cycle->peak_bytes, before_bytes);
@@ -173,8 +176,20 @@ void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms
     cycle->returned_ms = now_ms;
 }
 
-static void raise_floor(size_t bytes) {
-    size_t within_bytes = hak_smaller(bytes, hak_retention_raise_max(HAK_RETAINER_LARGE));
+/* Whether cycles last that want more than may stay and cost much; this one wants so much. */
+static bool is_lasting(struct hak_cycle *cycle, size_t bytes, uint64_t now_ms) {
+    if (cycle->capped != HAK_CAPPED_TO_LAST &&
+        bytes > hak_retention_raise_max(HAK_RETAINER_LARGE) + beyond_max_bytes() &&
+        hak_retention_costs_much(cycle->fetched_bytes, cycle->started_ms, now_ms)) {
+        cycle->capped++;
+    }
+    return cycle->capped == HAK_CAPPED_TO_LAST;
+}
+
+static void raise_floor(struct hak_cycle *cycle, size_t bytes, uint64_t now_ms) {
+    size_t max_bytes = is_lasting(cycle, bytes, now_ms) ? hak_retention_lasting_max(HAK_RETAINER_LARGE)
+                                                        : hak_retention_raise_max(HAK_RETAINER_LARGE);
+    size_t within_bytes = hak_smaller(bytes, max_bytes);
     size_t beyond_bytes = hak_smaller(bytes - within_bytes, beyond_max_bytes());
     set_raised(hak_larger(within_bytes, hak_retain.raised_bytes),
                hak_larger(beyond_bytes, hak_retain.beyond_bytes));
@@ -210,7 +225,7 @@ void hak_retain_fetched(enum hak_large_kind kind, size_t bytes, uint64_t now_ms)
         return;
     }
     if (++cycle->proofs >= hak_large_policy.proof_count) {
-        raise_floor(proved_bytes(cycle));
+        raise_floor(cycle, proved_bytes(cycle), now_ms);
     }
     forget_cycle(cycle);
 }

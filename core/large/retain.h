@@ -6,9 +6,9 @@
  * last cycle was proved: at least a third of what was given back was fetched again within a second. The floor
  * rises by the size of a cycle where two running are proved. What lay free at once stays then, or, where it
  * went back bit by bit, as much more as was fetched. It rises by what the floor of slabs leaves of
- * HAKMEM_RETAIN_MB at most; beyond that, in a heap whose size goes up and down about a level, by half of what
- * is live at most, and by no more than what is missing to the peak of what was live. It falls as memory lies
- * unused for whole seconds.
+ * HAKMEM_RETAIN_MB at most, which is more, unless it is set, for cycles that last; beyond that, in a heap
+ * whose size goes up and down about a level, by half of what is live at most, and by no more than what is
+ * missing to the peak of what was live. It falls as memory lies unused for whole seconds.
  *
  * A mapping most of which is beyond all that was ever live is growth, and fetches nothing. What is freed
  * next, if it is shorter, was copied to it: an array that doubles leaves halves, each too short for what it
@@ -51,8 +51,10 @@ struct hak_cycle {
     size_t returned_bytes; /* given back in the cycle that runs; 0: none runs */
     size_t fetched_bytes;  /* fetched again in it */
     size_t peak_bytes;     /* dirty_bytes before the giving back, above the floor's constant part */
-    uint64_t returned_ms;  /* when memory was last given back */
+    uint64_t started_ms;   /* when memory was first given back in it */
+    uint64_t returned_ms;  /* and last */
     unsigned proofs;       /* cycles in a row that were fetched again in time */
+    unsigned capped;       /* cycles that wanted more than may stay and cost much, since one expired */
 };
 
 /*

@@ -43,12 +43,20 @@ bool hak_retention_is_raised(enum hak_retainer who) {
     return hak_retention_raised_bytes(who) != 0 || hak_atomic_load_relaxed(&beside_bytes_of[who]) != 0;
 }
 
-size_t hak_retention_raise_max(enum hak_retainer who) {
-    size_t left_bytes = (size_t)hak_options.retain_mb << 20;
+static size_t left_of(uint32_t all_mb, enum hak_retainer who) {
+    size_t left_bytes = (size_t)all_mb << 20;
     for (unsigned other = 0; other < HAK_RETAINERS; other++) {
         left_bytes -= other != who ? hak_smaller(left_bytes, hak_retention_raised_bytes(other)) : 0;
     }
     return left_bytes;
+}
+
+size_t hak_retention_raise_max(enum hak_retainer who) {
+    return left_of(hak_options.retain_mb, who);
+}
+
+size_t hak_retention_lasting_max(enum hak_retainer who) {
+    return left_of(hak_options.lasting_mb, who);
 }
 
 static void set_raised(struct retention *r, size_t bytes) {
@@ -65,7 +73,9 @@ static size_t peak_bytes(const struct retention *r) {
 
 /* What the floor may rise by at most, now. Beyond the peak nothing is wanted, and others would lack it. */
 static size_t raise_max(const struct retention *r) {
-    return hak_smaller(peak_bytes(r), r->share_bytes + hak_retention_raise_max(HAK_RETAINER_SLABS));
+    size_t max_bytes = r->capped == HAK_CAPPED_TO_LAST ? hak_retention_lasting_max(HAK_RETAINER_SLABS)
+                                                       : hak_retention_raise_max(HAK_RETAINER_SLABS);
+    return hak_smaller(peak_bytes(r), r->share_bytes + max_bytes);
 }
 
 /* What may stay beside HAKMEM_RETAIN_MB changes with what is in use. */
@@ -115,7 +125,7 @@ static void expire_cycle(struct retention *r, uint64_t now_ms) {
     bool is_over = now_ms > r->purged_ms + MISSED_WITHIN_MS || now_ms > r->cycle_start_ms + CYCLE_MS_MAX;
     if (r->purged_bytes != 0 && is_over) {
         forget_cycle(r);
-        r->proofs = 0;
+        r->proofs = r->capped = 0;
     }
 }
 
@@ -134,6 +144,16 @@ static bool is_costly(const struct retention *r, uint64_t now_ms) {
     return now_ms <= r->cycle_start_ms + r->missed_bytes / MISSED_PER_MS_MIN;
 }
 
+/* The cycle that ends now is proved. */
+static void raise_floor(struct retention *r, uint64_t now_ms) {
+    size_t wanted_bytes = hak_smaller(r->raised_bytes + r->purged_bytes, peak_bytes(r));
+    if (r->capped != HAK_CAPPED_TO_LAST && wanted_bytes > raise_max(r) &&
+        hak_retention_costs_much(r->missed_bytes, r->cycle_start_ms, now_ms)) {
+        r->capped++;
+    }
+    set_raised(r, hak_smaller(wanted_bytes, raise_max(r)));
+}
+
 void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_ms) {
     age(r, now_ms);
     expire_cycle(r, now_ms);
@@ -146,7 +166,7 @@ void hak_retention_note_missed(struct retention *r, size_t bytes, uint64_t now_m
     }
     r->proofs = is_costly(r, now_ms) ? r->proofs + (r->proofs < PROOFS_TO_RAISE) : 0;
     if (r->proofs == PROOFS_TO_RAISE && !r->is_set) {
-        set_raised(r, hak_smaller(r->raised_bytes + r->purged_bytes, raise_max(r)));
+        raise_floor(r, now_ms);
     }
     forget_cycle(r);
 }

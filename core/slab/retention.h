@@ -6,9 +6,10 @@
  * that is, memory without pages was handed out within a second, and so fast that the page faults took a share
  * of a thread's time that is worth the memory (3 %). The second and each further one raises it by what was
  * purged in it, at most to an eighth of what is in use and, beyond that, by what the large floor and caches
- * leave of HAKMEM_RETAIN_MB; each second takes half of what lay unused all through it off again. However far
- * it has risen, what stays for that and what is in use are together no more than was in use at the peak
- * lately, and an eighth. Plain data and arithmetic; every function is called under the SuperSlab lock.
+ * leave of HAKMEM_RETAIN_MB, which is more, unless it is set, for cycles that last; each second takes half of
+ * what lay unused all through it off again. However far it has risen, what stays for that and what is in use
+ * are together no more than was in use at the peak lately, and an eighth. Plain data and arithmetic; every
+ * function is called under the SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
@@ -20,14 +21,15 @@
 /* A cycle begins with a purge and ends when half of what was purged was missed, or with time. */
 struct retention {
     uint64_t cycle_start_ms;
-    uint64_t purged_ms;       /* the last purge of the cycle */
-    size_t purged_bytes;      /* in this cycle; 0: none runs */
-    size_t missed_bytes;      /* in this cycle: handed out that the system has yet to fill with pages */
-    unsigned proofs;          /* cycles in a row that ended with half missed, at most PROOFS_TO_RAISE */
-    size_t raised_bytes;      /* what the floor has risen by */
-    size_t base_bytes;        /* the floor without that, when it was last asked for, */
-    size_t share_bytes;       /* and what it may have risen by then beside HAKMEM_RETAIN_MB */
-    size_t dirty_bytes;       /* now */
+    uint64_t purged_ms;  /* the last purge of the cycle */
+    size_t purged_bytes; /* in this cycle; 0: none runs */
+    size_t missed_bytes; /* in this cycle: handed out that the system has yet to fill with pages */
+    unsigned proofs;     /* cycles in a row that ended with half missed, at most PROOFS_TO_RAISE */
+    unsigned capped;     /* cycles that wanted more than HAKMEM_RETAIN_MB and cost much, since one expired */
+    size_t raised_bytes; /* what the floor has risen by */
+    size_t base_bytes;   /* the floor without that, when it was last asked for, */
+    size_t share_bytes;  /* and what it may have risen by then beside HAKMEM_RETAIN_MB */
+    size_t dirty_bytes;  /* now */
     size_t min_dirty_bytes;   /* the least since window_start_ms: memory that nobody wanted */
     size_t used_bytes;        /* in use now */
     size_t max_used_bytes;    /* the most since window_start_ms */
@@ -103,6 +105,20 @@ bool hak_retention_is_raised(enum hak_retainer who);
 
 /* By how much that floor, or all caches, may be raised at most, now. Any thread. */
 size_t hak_retention_raise_max(enum hak_retainer who);
+
+/*
+ * The same where cycles last: a heap swings by more than HAKMEM_RETAIN_MB and does little else. What it would
+ * spend on faults without end is worth more than memory that it had in use a moment ago.
+ */
+size_t hak_retention_lasting_max(enum hak_retainer who);
+
+/* So many cycles that wanted more than may stay and cost much, none between them in vain, and they last. */
+#define HAK_CAPPED_TO_LAST 16u
+
+/* Whether faulting in so many bytes since then costs much: a tenth of a thread's time or more. */
+HAK_INLINE bool hak_retention_costs_much(size_t bytes, uint64_t since_ms, uint64_t now_ms) {
+    return now_ms <= since_ms + bytes / ((size_t)192 * 1024); /* 48 pages at 2 to 3 us each in each ms */
+}
 
 /* How many bytes of dirty free memory may stay when `live_bytes` are in use. */
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms);

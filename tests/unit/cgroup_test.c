@@ -111,6 +111,7 @@ static void it_bounds_what_is_kept(void **state) {
     assert_int_equal(options.base_floor_kib, HAK_BASE_FLOOR_KIB);
     hak_options_bound(&options, 128 * MIB);
     assert_int_equal(options.retain_mb, 8);
+    assert_int_equal(options.lasting_mb, 8);
     assert_int_equal(options.ss_lru_mb, 4);
     assert_int_equal(options.base_floor_kib, 512);
     assert_int_equal(options.pinned_pages, 128 * MIB / 4096 / 64);
@@ -120,6 +121,10 @@ static void it_bounds_what_is_kept(void **state) {
     assert_int_equal(options.parked_shards, 16);
     hak_options_bound(&options, 32 * MIB);
     assert_int_equal(options.parked_shards, HAK_PARKED_SHARDS);
+    options = hak_options;
+    hak_options_bound(&options, GIB * 2);
+    assert_int_equal(options.retain_mb, hak_options.retain_mb);
+    assert_int_equal(options.lasting_mb, 128);
     options = hak_options;
     hak_options_bound(&options, 960 * MIB);
     assert_int_equal(options.retain_mb, 60);

@@ -38,6 +38,7 @@ static void parse(const char *first, const char *second, const char *third) {
     options.retain_mb = RETAIN_MB;           /* as the table has it, however many processors there are here */
     options.pinned_pages = HAK_PINNED_PAGES; /* likewise */
     options.parked_shards = HAK_PARKED_SHARDS;
+    options.lasting_mb = HAK_LASTING_MB;
     hak_options_parse(&options, environment, processors, ends[1]);
     assert_int_equal(close(ends[1]), 0);
     ssize_t bytes = read(ends[0], said, sizeof said - 1);
@@ -172,6 +173,27 @@ static void assert_kept(unsigned now, const char *setting, unsigned retain_mb, u
     assert_string_equal(said, "");
     assert_int_equal(options.retain_mb, retain_mb);
     assert_int_equal(options.pinned_pages, pinned_pages);
+}
+
+static void assert_lasting(unsigned now, const char *setting, unsigned lasting_mb) {
+    parse_for(now, setting);
+    assert_int_equal(options.lasting_mb, lasting_mb);
+}
+
+/* Only where nobody has said what may stay it may be more where cycles last. */
+static void test_lasting_cycles_keep_more_unless_it_is_said_how_much(void **state) {
+    (void)state;
+    assert_lasting(1, NULL, HAK_LASTING_MB);
+    assert_lasting(1, "HAKMEM_STATS=1", HAK_LASTING_MB);
+    assert_lasting(1, "HAKMEM_RETAIN_MB=32", 32);
+    assert_lasting(1, "HAKMEM_RETAIN_MB=0", 0);
+    assert_lasting(1, "HAKMEM_RETAIN_MB=100000", 100000);
+    assert_lasting(1, "HAKMEM_TINY_PROFILE=conservative", 0);
+    assert_lasting(1, "HAKMEM_TINY_PROFILE=throughput", 512);
+    assert_lasting(16, NULL, 256);
+    assert_lasting(32, NULL, 512);
+    assert_lasting(32, "HAKMEM_STATS=1", 512);
+    assert_lasting(32, "HAKMEM_RETAIN_MB=64", 64);
 }
 
 static void test_shards_of_parked_runs_go_with_the_processors(void **state) {
@@ -356,6 +378,7 @@ int main(void) {
         cmocka_unit_test(test_bad_flags_and_words_keep_the_default),
         cmocka_unit_test(test_a_profile_sets_defaults_and_explicit_settings_win),
         cmocka_unit_test(test_what_is_kept_goes_with_the_processors_unless_it_is_set),
+        cmocka_unit_test(test_lasting_cycles_keep_more_unless_it_is_said_how_much),
         cmocka_unit_test(test_shards_of_parked_runs_go_with_the_processors),
         cmocka_unit_test(test_prewarm_of_one_class_wins_over_all),
         cmocka_unit_test(test_paths),

@@ -167,11 +167,60 @@ static void raised_floor_is_bounded_by_the_option(void **state) {
     (void)state;
     struct retention r = used_much();
     uint64_t now_ms = raise_floor(&r);
-    for (unsigned second = 0; second < 20; second++) {
+    for (unsigned second = 0; second < 12; second++) {
         now_ms = ping_pong_second(&r, now_ms);
     }
     size_t bound_bytes = (size_t)hak_options.retain_mb * MIB;
     assert_int_equal(hak_retention_floor_bytes(&r, 0, now_ms), hak_retention_base_bytes() + bound_bytes);
+}
+
+#define SWING (100 * MIB) /* more than HAKMEM_RETAIN_MB */
+
+/* So many cycles in which SWING bytes go back, and half of them are missed so soon after. */
+static uint64_t swing(struct retention *r, unsigned times, uint64_t later_ms, uint64_t now_ms) {
+    for (unsigned i = 0; i < times; i++) {
+        hak_retention_note_purged(r, SWING, now_ms);
+        now_ms += later_ms;
+        hak_retention_note_missed(r, SWING / 2, now_ms);
+    }
+    return now_ms;
+}
+
+static size_t raised_bytes_at(struct retention *r, uint64_t now_ms) {
+    return hak_retention_floor_bytes(r, 0, now_ms) - hak_retention_base_bytes();
+}
+
+static void what_swings_far_and_fast_on_and_on_may_keep_more(void **state) {
+    (void)state;
+    struct retention r = used_much();
+    size_t option_bytes = (size_t)hak_options.retain_mb * MIB;
+    size_t lasting_bytes = (size_t)hak_options.lasting_mb * MIB;
+    assert_true(option_bytes < SWING && option_bytes + 2 * SWING > lasting_bytes);
+    uint64_t now_ms = swing(&r, PROOFS - 1 + HAK_CAPPED_TO_LAST - 1, 10, 1000000);
+    assert_int_equal(raised_bytes_at(&r, now_ms), option_bytes);
+    now_ms = swing(&r, 1, 10, now_ms);
+    assert_int_equal(raised_bytes_at(&r, now_ms), option_bytes + SWING);
+    now_ms = swing(&r, 5, 10, now_ms);
+    assert_int_equal(raised_bytes_at(&r, now_ms), lasting_bytes);
+    now_ms = swing(&r, 1, WINDOW_MS, now_ms); /* one that is cheap does not end it, */
+    assert_int_equal(raised_bytes_at(&r, now_ms), lasting_bytes);
+    (void)swing(&r, 1, WINDOW_MS + 1, now_ms); /* one in vain does */
+    assert_int_equal(raised_bytes_at(&r, now_ms + WINDOW_MS + 1), option_bytes);
+}
+
+static void what_swings_far_but_not_so_fast_may_not(void **state) {
+    (void)state;
+    struct retention r = used_much();
+    uint64_t now_ms = swing(&r, 4 * HAK_CAPPED_TO_LAST, 300, 1000000);
+    assert_int_equal(raised_bytes_at(&r, now_ms), (size_t)hak_options.retain_mb * MIB);
+}
+
+static void what_goes_back_in_vain_in_between_counts_anew(void **state) {
+    (void)state;
+    struct retention r = used_much();
+    uint64_t now_ms = swing(&r, HAK_CAPPED_TO_LAST, 10, 1000000);
+    now_ms = swing(&r, HAK_CAPPED_TO_LAST, 10, swing(&r, 1, WINDOW_MS + 1, now_ms));
+    assert_int_equal(raised_bytes_at(&r, now_ms), (size_t)hak_options.retain_mb * MIB);
 }
 
 /* Of a big heap an eighth stays where that is proved, beside the option. */
@@ -278,6 +327,34 @@ static void prove_large(size_t bytes, uint64_t now_ms) {
         hak_retain_returned(HAK_LARGE_RUNS, bytes, now_ms);
         hak_retain_fetched(HAK_LARGE_RUNS, bytes, now_ms);
     }
+}
+
+/* The same of large blocks: how far their floor has risen after so many cycles, each fetched so soon. */
+static size_t large_raised_after(unsigned cycles, uint64_t later_ms) {
+    struct hak_retain before = hak_retain;
+    uint64_t now_ms = before.touched_ms + 1000000;
+    hak_retain_touch(now_ms);
+    for (unsigned i = 0; i < cycles; i++) {
+        hak_retain_returned(HAK_LARGE_RUNS, SWING, now_ms);
+        now_ms += later_ms;
+        hak_retain_fetched(HAK_LARGE_RUNS, SWING / 2, now_ms);
+    }
+    size_t raised_bytes = hak_retain.raised_bytes;
+    hak_retain = before;
+    hak_retention_note_raised(HAK_RETAINER_LARGE, before.raised_bytes);
+    hak_retention_note_beside(HAK_RETAINER_LARGE, before.beyond_bytes);
+    return raised_bytes;
+}
+
+static void large_blocks_that_swing_far_and_fast_may_keep_more(void **state) {
+    (void)state;
+    const unsigned last = hak_large_policy.proof_count - 1 + HAK_CAPPED_TO_LAST;
+    size_t option_bytes = (size_t)hak_options.retain_mb * MIB;
+    hak_retention_note_raised(HAK_RETAINER_SLABS, 0);
+    assert_int_equal(large_raised_after(last - 1, 10), option_bytes);
+    assert_in_range(large_raised_after(last, 10), option_bytes + SWING / 4, option_bytes + SWING);
+    assert_int_equal(large_raised_after(2 * last, 10), (size_t)hak_options.lasting_mb * MIB);
+    assert_int_equal(large_raised_after(4 * last, 300), option_bytes);
 }
 
 /* Nothing that is kept of the one would serve the other. */
@@ -429,6 +506,10 @@ int main(void) {
         cmocka_unit_test(a_long_purge_is_no_cycle),
         cmocka_unit_test(memory_that_is_not_wanted_again_raises_nothing),
         cmocka_unit_test(raised_floor_is_bounded_by_the_option),
+        cmocka_unit_test(what_swings_far_and_fast_on_and_on_may_keep_more),
+        cmocka_unit_test(what_swings_far_but_not_so_fast_may_not),
+        cmocka_unit_test(what_goes_back_in_vain_in_between_counts_anew),
+        cmocka_unit_test(large_blocks_that_swing_far_and_fast_may_keep_more),
         cmocka_unit_test(a_share_of_what_is_live_needs_proof_but_not_the_option),
         cmocka_unit_test(without_the_option_nothing_is_proved),
         cmocka_unit_test(two_floors_share_the_option),
