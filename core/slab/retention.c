@@ -66,9 +66,10 @@ static void set_raised(struct retention *r, size_t bytes) {
     hak_retention_note_beside(HAK_RETAINER_SLABS, beside_bytes);
 }
 
-/* What there can be in use and free at once, by the use that there was lately. */
+/* What there can be in use and free at once, by the use that there was lately. Where what is free is cut up,
+ * the next piece is mapped: without room for that one it would go back and be mapped again each time. */
 static size_t peak_bytes(const struct retention *r) {
-    return r->peak_used_bytes + (r->peak_used_bytes >> PEAK_MARGIN_SHIFT);
+    return r->peak_used_bytes + (r->peak_used_bytes >> PEAK_MARGIN_SHIFT) + r->piece_bytes;
 }
 
 /* What the floor may rise by at most, now. Beyond the peak nothing is wanted, and others would lack it. */
@@ -180,6 +181,10 @@ void hak_retention_note_used(struct retention *r, size_t used_bytes) {
     r->used_bytes = used_bytes;
     r->max_used_bytes = hak_larger(r->max_used_bytes, used_bytes);
     r->peak_used_bytes = hak_larger(r->peak_used_bytes, used_bytes);
+}
+
+void hak_retention_note_piece(struct retention *r, size_t piece_bytes) {
+    r->piece_bytes = hak_larger(r->piece_bytes, piece_bytes);
 }
 
 /* What the use that there was lately could want again. */

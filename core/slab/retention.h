@@ -8,8 +8,8 @@
  * purged in it, at most to an eighth of what is in use and, beyond that, by what the large floor and caches
  * leave of HAKMEM_RETAIN_MB, which is more, unless it is set, for cycles that last; each second takes half of
  * what lay unused all through it off again. However far it has risen, what stays for that and what is in use
- * are together no more than was in use at the peak lately, and an eighth. Plain data and arithmetic; every
- * function is called under the SuperSlab lock.
+ * are together no more than was in use at the peak lately, and an eighth; and a SuperSlab, once large blocks
+ * took one. Plain data and arithmetic; every function is called under the SuperSlab lock.
  */
 #ifndef HAK_SLAB_RETENTION_H
 #define HAK_SLAB_RETENTION_H
@@ -34,6 +34,7 @@ struct retention {
     size_t used_bytes;        /* in use now */
     size_t max_used_bytes;    /* the most since window_start_ms */
     size_t peak_used_bytes;   /* the most lately: each second it falls half of the way to that second's */
+    size_t piece_bytes;       /* what large blocks have taken in one piece, at most; 0: nothing */
     uint64_t window_start_ms; /* when the floor was last lowered, or could have been */
     uint64_t over_since_ms;   /* when more than the floor was first found, 0: not now */
     bool is_set;              /* the program has said how much may stay */
@@ -53,6 +54,9 @@ void hak_retention_note_dirty(struct retention *r, size_t dirty_bytes);
 
 /* What is in use grew or shrank to this. */
 void hak_retention_note_used(struct retention *r, size_t used_bytes);
+
+/* Memory is wanted in pieces of this length too, which what is free in shorter ones does not serve. */
+void hak_retention_note_piece(struct retention *r, size_t piece_bytes);
 
 /*
  * Whether what is beyond the floor is to go back now: HAKMEM_PURGE_MS after it was first found there. To be

@@ -281,6 +281,7 @@ struct superslab *hak_superslab_take_whole(uint32_t *zero_units) {
         hak_superslab_none_to_hot(s, base);
     }
     *zero_units = s->is_huge ? 0 : s->zero_units; /* a huge page has memory where nobody wrote to it */
+    hak_retention_note_piece(&hak_superslab_pool.retention, HAK_SUPERSLAB_BYTES);
     note_missed(s, s->free_units, *zero_units);
     hak_superslab_free_to_whole(s);
     hak_lock_release(&hak_superslab_lock);

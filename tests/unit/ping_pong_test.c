@@ -39,6 +39,10 @@
 #define SOON_MS          8000u
 #define RUN_BYTES        ((size_t)64 * 1024)
 #define RUNS             320u
+#define VECTORS          100u
+#define VECTOR_BYTES_MIN ((size_t)16)
+#define VECTOR_BYTES_MAX ((size_t)128 * 1024)
+#define VECTOR_ROUNDS    200u
 
 static atomic_uint purge_calls;
 static atomic_uint split_calls; /* a huge page is one no more */
@@ -125,6 +129,36 @@ static void large_blocks_that_come_and_go_stay(void **state) {
 static void large_blocks_freed_in_order_stay(void **state) {
     (void)state;
     runs_that_come_and_go_stay(true);
+}
+
+/* Small ones have slabs, then long ones runs, which take whole SuperSlabs: no free unit of another serves
+ * them. */
+static void vectors_that_double_together_stay(void **state) {
+    (void)state;
+    unsigned calls_at_half = 0;
+    (void)hak_trim(0);
+    clock_ms += SOON_MS; /* what went back before is of no cycle any more */
+    atomic_store(&purge_calls, 0);
+    for (unsigned round = 0; round < VECTOR_ROUNDS; round++, clock_ms += round % 2) {
+        if (round == VECTOR_ROUNDS / 2) {
+            calls_at_half = atomic_load(&purge_calls);
+        }
+        for (size_t bytes = VECTOR_BYTES_MIN; bytes <= VECTOR_BYTES_MAX; bytes *= 2) {
+            for (unsigned i = 0; i < VECTORS; i++) {
+                void *longer = hak_malloc(bytes);
+                CHECK(longer != NULL);
+                hak_free(bytes == VECTOR_BYTES_MIN ? NULL : blocks[i]);
+                blocks[i] = longer;
+            }
+        }
+        for (unsigned i = 0; i < VECTORS; i++) {
+            hak_free(blocks[i]);
+        }
+    }
+    unsigned calls = atomic_load(&purge_calls) - calls_at_half;
+    print_message("%u calls in the first half, %u in the second\n", calls_at_half, calls);
+    assert_true(calls_at_half > 0); /* the load goes beyond the floor: this test can fail */
+    assert_true(calls <= VECTOR_ROUNDS / 20);
 }
 
 /* The consumer's half: frees each batch. */
@@ -299,6 +333,7 @@ int main(void) {
         cmocka_unit_test(a_thread_that_ends_leaves_no_debt),
         cmocka_unit_test(large_blocks_that_come_and_go_stay),
         cmocka_unit_test(large_blocks_freed_in_order_stay),
+        cmocka_unit_test(vectors_that_double_together_stay),
         cmocka_unit_test(a_steady_producer_and_consumer_do_not_purge),
         cmocka_unit_test(what_was_kept_goes_back_when_the_cycles_end),
         cmocka_unit_test(what_is_freed_in_random_order_stays_as_far_as_it_may),
