@@ -1,6 +1,7 @@
 /*
- * records.c - see records.h. Each shard is an open-addressing table that doubles when it is three quarters
- * full; nothing is ever taken out. Blocks in slots have their records there.
+ * records.c - see records.h. Each shard is an open-addressing table that is made anew when it is three
+ * quarters full: without the released blocks that were in it the last time, and twice as long where that
+ * makes little room. Nothing else is ever taken out. Blocks in slots have their records there.
  */
 #include "check/records.h"
 #include "base/assert.h"
@@ -57,16 +58,39 @@ static struct hak_record *find_locked(const void *address) {
     return entry == NULL || entry->address == 0 || entry->address != (uintptr_t)address ? NULL : entry;
 }
 
-static bool has_room_locked(const struct shard *shard) {
-    return shard->used + 1 <= shard->capacity / 4 * 3;
+static size_t most_in(size_t capacity) {
+    return capacity / 4 * 3;
 }
 
-/* Moves everything into `entries`, which has `capacity`; returns the old table. */
+static bool has_room_locked(const struct shard *shard) {
+    return shard->used + 1 <= most_in(shard->capacity);
+}
+
+/* Whether the next table has the entry: not if its block was gone when this one was made. */
+static bool is_to_stay(const struct hak_record *entry) {
+    return entry->address != 0 && (entry->state != HAK_RECORD_RELEASED || !entry->is_old);
+}
+
+/* Of a table without room: as many again, if a quarter of it is to go. */
+static size_t next_capacity_locked(const struct shard *shard) {
+    size_t stay = 0;
+    for (size_t i = 0; i < shard->capacity; i++) {
+        stay += is_to_stay(&shard->entries[i]);
+    }
+    bool is_to_double = stay > most_in(most_in(shard->capacity));
+    return shard->capacity == 0 ? FIRST_ENTRIES : shard->capacity << is_to_double;
+}
+
+/* Moves what is to stay into `entries`, which has `capacity`; returns the old table. */
 static struct hak_record *replace_locked(struct shard *shard, struct hak_record *entries, size_t capacity) {
     struct hak_record *old = shard->entries;
+    shard->used = 0;
     for (size_t i = 0; i < shard->capacity; i++) {
-        if (old[i].address != 0) {
-            *slot_in(entries, capacity, old[i].address) = old[i];
+        if (is_to_stay(&old[i])) {
+            struct hak_record *entry = slot_in(entries, capacity, old[i].address);
+            *entry = old[i];
+            entry->is_old = old[i].state == HAK_RECORD_RELEASED;
+            shard->used++;
         }
     }
     shard->entries = entries;
@@ -74,9 +98,8 @@ static struct hak_record *replace_locked(struct shard *shard, struct hak_record 
     return old;
 }
 
-/* Doubles the table unless another thread did. No lock held. False when out of memory. */
-static bool grow(struct shard *shard, size_t seen_capacity) {
-    size_t capacity = seen_capacity == 0 ? FIRST_ENTRIES : seen_capacity * 2;
+/* Makes room in the table unless another thread did. No lock held. False when out of memory. */
+static bool make_room(struct shard *shard, size_t seen_capacity, size_t capacity) {
     size_t bytes = hak_os_page_round(capacity * sizeof(struct hak_record));
     size_t spare_bytes = bytes;
     void *spare;
@@ -84,7 +107,7 @@ static bool grow(struct shard *shard, size_t seen_capacity) {
         return false;
     }
     hak_lock_acquire(&shard->lock);
-    if (shard->capacity == seen_capacity) {
+    if (shard->capacity == seen_capacity && !has_room_locked(shard)) {
         spare = replace_locked(shard, spare, capacity);
         spare_bytes = hak_os_page_round(seen_capacity * sizeof(struct hak_record));
     }
@@ -106,11 +129,12 @@ static bool enter_in_shard(const struct hak_record *record) {
             *entry = *record;
         }
         size_t capacity = shard->capacity;
+        size_t next_capacity = entry == NULL ? next_capacity_locked(shard) : 0;
         hak_lock_release(&shard->lock);
         if (entry != NULL) {
             return true;
         }
-        if (!grow(shard, capacity)) {
+        if (!make_room(shard, capacity, next_capacity)) {
             return false;
         }
     }

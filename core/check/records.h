@@ -2,8 +2,10 @@
  * records.h - what checked mode knows of each block: its size, who allocated it, who freed it.
  *
  * One record per address, in tables of their own, far from the blocks. A record outlives its block until the
- * address is given out again, so that a late double free still finds who freed it. Sharded by address, a lock
- * of rank RECORDS per shard, held for the look-up alone. Any thread.
+ * address is given out again, so that a late double free still finds who freed it; but where ever new
+ * addresses come, as with large blocks of many sizes, no longer than until as many others were given out as
+ * the table has room for. Sharded by address, a lock of rank RECORDS per shard, held for the look-up, and
+ * while the table is made anew. Any thread.
  */
 #ifndef HAK_CHECK_RECORDS_H
 #define HAK_CHECK_RECORDS_H
@@ -23,7 +25,7 @@ enum hak_record_kind {
     HAK_RECORD_GUARDED, /* in a mapping of its own, between guard pages */
 };
 
-/* Const but for bytes, state, freed and freeing_thread, which change under the shard's lock. */
+/* Const but for bytes, state, is_old, freed and freeing_thread, which change under the shard's lock. */
 struct hak_record {
     uintptr_t address;                 /* what the program has; 0: an unused entry */
     size_t bytes;                      /* what it asked for */
@@ -34,6 +36,7 @@ struct hak_record {
     uint8_t align_shift; /* log2 of the alignment that was asked for */
     uint8_t kind;        /* enum hak_record_kind */
     uint8_t state;       /* enum hak_record_state */
+    bool is_old;         /* its block was RELEASED already when the table was made; nobody else's business */
 };
 
 /* Once, in a constructor, before anything else of this file. */
