@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* Dl_info */
 #endif
 #include "check/libc.h"
+#include <link.h>
 
 struct hak_check_libc hak_check_libc;
 
@@ -29,3 +30,40 @@ void hak_check_find_libc(void) {
         .destroy = (__typeof(hak_check_libc.destroy))dlsym(RTLD_DEFAULT, "pthread_attr_destroy"),
     };
 }
+
+#ifdef __GLIBC__
+typedef void (*constructor)(int argc, char **argv, char **environment);
+
+/* What libraries have in their dynamic section under DT_INIT and so on; no address is 0 there. */
+static ElfW(Addr) entry_of(const struct link_map *library, ElfW(Sxword) tag) {
+    const ElfW(Dyn) *entry = library->l_ld;
+    while (entry->d_tag != DT_NULL && entry->d_tag != tag) {
+        entry++;
+    }
+    return entry->d_tag == DT_NULL ? 0 : entry->d_un.d_val;
+}
+
+void hak_check_start_libc(int argc, char **argv, char **environment) {
+    Dl_info info;
+    struct link_map *libc;
+    __typeof(dladdr1) *find = dlsym == NULL ? NULL : (__typeof(dladdr1) *)dlsym(RTLD_DEFAULT, "dladdr1");
+    const void *inside = find == NULL ? NULL : dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+    if (inside == NULL || find(inside, &info, (void **)&libc, RTLD_DL_LINKMAP) == 0) {
+        return;
+    }
+    ElfW(Addr) first = entry_of(libc, DT_INIT);
+    if (first != 0) { /* before 2.34 */
+        ((constructor)(libc->l_addr + first))(argc, argv, environment);
+    }
+    const constructor *others = (const constructor *)(libc->l_addr + entry_of(libc, DT_INIT_ARRAY));
+    for (size_t i = 0; i < entry_of(libc, DT_INIT_ARRAYSZ) / sizeof *others; i++) {
+        others[i](argc, argv, environment);
+    }
+}
+#else
+void hak_check_start_libc(int argc, char **argv, char **environment) {
+    (void)argc;
+    (void)argv;
+    (void)environment;
+}
+#endif

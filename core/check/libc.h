@@ -28,6 +28,13 @@ struct hak_check_libc {
 };
 extern struct hak_check_libc hak_check_libc;
 
+/*
+ * In a constructor that comes before the C library's, with what that is to get; none of it opens a library.
+ * glibc starts when a library is opened, and hands it and that library, for arguments, what it had itself:
+ * none. So its own constructors, which bear being called twice, get them first.
+ */
+void hak_check_start_libc(int argc, char **argv, char **environment);
+
 /* In a constructor: takes the loader's lock and may allocate. A program linked with -static has no loader:
  * all NULL.
  */

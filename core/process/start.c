@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* environ */
 #endif
+#include "check/libc.h"
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
@@ -26,9 +27,17 @@ static bool needs_metering(void) {
            hak_options.tiny_front_dump[0] != '\0';
 }
 
-static HAK_AT_START void start(char *const *environment) {
+/* What main() gets. */
+struct arguments {
+    int argc;
+    char **argv;
+    char **environment;
+    bool is_for_libc; /* the C library's constructors were not called yet, and get it */
+};
+
+static HAK_AT_START void start(struct arguments arguments) {
     (void)hak_os_find_page_shift();
-    hak_options_start(environment, hak_cgroup_limit_bytes(""), hak_os_processors());
+    hak_options_start(arguments.environment, hak_cgroup_limit_bytes(""), hak_os_processors());
     if (hak_options.base_floor_kib <
         HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */
         hak_retain_bound_floor((size_t)hak_options.base_floor_kib * 1024);
@@ -38,6 +47,9 @@ static HAK_AT_START void start(char *const *environment) {
     }
     hak_fork_register();
     hak_report_prepare();
+    if (arguments.is_for_libc && (hak_options.check || hak_options.guard_sample != 0)) {
+        hak_check_start_libc(arguments.argc, arguments.argv, arguments.environment);
+    }
     if (hak_options.check) {
         hak_checked_start(HAK_FRONT_CHECKED);
     } else if (hak_options.guard_sample != 0) {
@@ -58,16 +70,13 @@ static HAK_AT_START void start(char *const *environment) {
 #ifdef __GLIBC__
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(int argc, char **argv,
                                                                              char **environment) {
-    (void)argc;
-    (void)argv;
-    if (environ == NULL) { /* it would stay so if what follows opened a library: that starts the C library */
-        environ = environment;
-    }
-    start(environment);
+    bool is_for_libc = environ == NULL;
+    environ = is_for_libc ? environment : environ; /* in case something opens a library: see check/libc.h */
+    start((struct arguments){argc, argv, environment, is_for_libc});
 }
 #else
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(void) {
-    start(environ);
+    start((struct arguments){0, NULL, environ, false});
 }
 #endif
 
