@@ -213,6 +213,30 @@ static void who_was_cut_off_does_not_count_in_a_child(void **state) {
     end(&producers[0]);
 }
 
+static int count_anew(void *unused) {
+    static struct heap lost;
+    struct heap *survivor = hak_heap_attach();
+    (void)unused;
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        survivor->classes[c].exports = lost.classes[c].exports = true;
+        hak_supply_note_spill(&lost, c); /* was not counted: one too few are now */
+        CHECK(hak_supply_shares(survivor, c));
+    }
+    hak_supply_forget_exporters(survivor);
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        CHECK(!hak_supply_shares(survivor, c));
+        lost.classes[c].exports = true;
+        hak_supply_note_spill(&lost, c); /* there was one to take off */
+        CHECK(!hak_supply_shares(survivor, c));
+    }
+    return 0;
+}
+
+static void who_is_left_counts_in_every_class(void **state) {
+    (void)state;
+    assert_function_succeeds(count_anew);
+}
+
 /* They share slabs, but neither takes those of the other while there are blocks in its own. */
 static void producers_take_from_slabs_of_their_own_side_first(void **state) {
     (void)state;
@@ -316,6 +340,7 @@ int main(void) {
         TEST(a_thread_that_frees_its_own_blocks_exports_nothing),
         TEST(producers_that_take_turns_share_slabs),
         TEST(who_was_cut_off_does_not_count_in_a_child),
+        TEST(who_is_left_counts_in_every_class),
         TEST(producers_take_from_slabs_of_their_own_side_first),
         TEST(threads_that_take_blocks_over_do_not_mix_them_for_good),
         /* the last, since it leaves slabs that the others would take from */
