@@ -286,6 +286,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     run_pass(0, &expected);
     set_profile(&expected);
     run_pass(1, &expected);
+    if (expected.retain_mb != defaults.retain_mb) {
+        expected.lasting_mb = expected.retain_mb;
+    }
     for (unsigned i = 0; i < HAK_CLASS_COUNT; i++) {
         expected.tiny_prewarm_blocks[i] = expected.tiny_prewarm_all;
     }
