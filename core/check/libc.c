@@ -31,6 +31,19 @@ void hak_check_find_libc(void) {
     };
 }
 
+/* Of a constructor that came before the C library's; no argv: it did not. */
+static struct {
+    int argc;
+    char **argv;
+    char **environment;
+} noted;
+
+void hak_check_note_arguments(int argc, char **argv, char **environment) {
+    noted.argc = argc;
+    noted.argv = argv;
+    noted.environment = environment;
+}
+
 #ifdef __GLIBC__
 typedef void (*constructor)(int argc, char **argv, char **environment);
 
@@ -43,27 +56,24 @@ static ElfW(Addr) entry_of(const struct link_map *library, ElfW(Sxword) tag) {
     return entry->d_tag == DT_NULL ? 0 : entry->d_un.d_val;
 }
 
-void hak_check_start_libc(int argc, char **argv, char **environment) {
+void hak_check_start_libc(void) {
     Dl_info info;
     struct link_map *libc;
     __typeof(dladdr1) *find = dlsym == NULL ? NULL : (__typeof(dladdr1) *)dlsym(RTLD_DEFAULT, "dladdr1");
     const void *inside = find == NULL ? NULL : dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
-    if (inside == NULL || find(inside, &info, (void **)&libc, RTLD_DL_LINKMAP) == 0) {
+    if (noted.argv == NULL || inside == NULL || find(inside, &info, (void **)&libc, RTLD_DL_LINKMAP) == 0) {
         return;
     }
     ElfW(Addr) first = entry_of(libc, DT_INIT);
     if (first != 0) { /* before 2.34 */
-        ((constructor)(libc->l_addr + first))(argc, argv, environment);
+        ((constructor)(libc->l_addr + first))(noted.argc, noted.argv, noted.environment);
     }
     const constructor *others = (const constructor *)(libc->l_addr + entry_of(libc, DT_INIT_ARRAY));
     for (size_t i = 0; i < entry_of(libc, DT_INIT_ARRAYSZ) / sizeof *others; i++) {
-        others[i](argc, argv, environment);
+        others[i](noted.argc, noted.argv, noted.environment);
     }
 }
 #else
-void hak_check_start_libc(int argc, char **argv, char **environment) {
-    (void)argc;
-    (void)argv;
-    (void)environment;
+void hak_check_start_libc(void) {
 }
 #endif

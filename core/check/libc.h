@@ -28,12 +28,15 @@ struct hak_check_libc {
 };
 extern struct hak_check_libc hak_check_libc;
 
+/* In a constructor that comes before the C library's: what main() gets. */
+void hak_check_note_arguments(int argc, char **argv, char **environment);
+
 /*
- * In a constructor that comes before the C library's, with what that is to get; none of it opens a library.
- * glibc starts when a library is opened, and hands it and that library, for arguments, what it had itself:
- * none. So its own constructors, which bear being called twice, get them first.
+ * In such a constructor, before something that opens a library: glibc would start with that, and hand it and
+ * itself the arguments that it had got: none. So its own constructors, which bear being called twice, get
+ * them first. Does nothing where none were noted.
  */
-void hak_check_start_libc(int argc, char **argv, char **environment);
+void hak_check_start_libc(void);
 
 /* In a constructor: takes the loader's lock and may allocate. A program linked with -static has no loader:
  * all NULL.

@@ -77,6 +77,7 @@ void hak_trace_prepare(unsigned frames, bool is_seldom) {
     traces.asks_libc = hak_check_libc.backtrace != NULL && !hak_own_code.has_other_malloc &&
                        !(is_seldom && traces.has_tables);
     if (traces.asks_libc) {
+        hak_check_start_libc();
         (void)hak_check_libc.backtrace(first, 1); /* loads libgcc_s, which no free may do */
     }
     find_libc();

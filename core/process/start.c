@@ -48,7 +48,7 @@ static HAK_AT_START void start(struct arguments arguments) {
     hak_fork_register();
     hak_report_prepare();
     if (arguments.is_for_libc && (hak_options.check || hak_options.guard_sample != 0)) {
-        hak_check_start_libc(arguments.argc, arguments.argv, arguments.environment);
+        hak_check_note_arguments(arguments.argc, arguments.argv, arguments.environment);
     }
     if (hak_options.check) {
         hak_checked_start(HAK_FRONT_CHECKED);
