@@ -171,10 +171,13 @@ static struct superslab *map_superslab(bool may_be_huge, uintptr_t *base) {
  * purged lately, they could have had more. */
 static void note_missed(const struct superslab *s, uint32_t units, uint32_t zero_units) {
     struct retention *retention = &hak_superslab_pool.retention;
+    if (!hak_retention_is_in_cycle(retention)) {
+        return;
+    }
     uint32_t light_units = units & hak_superslab_dirty(s) & s->light_units;
     size_t missed_bytes = hak_popcount32(zero_units) * HAK_UNIT_BYTES +
                           hak_popcount32(light_units) * (HAK_UNIT_BYTES - HAK_LIGHT_BYTES);
-    if (missed_bytes != 0 && hak_retention_is_in_cycle(retention)) {
+    if (missed_bytes != 0) {
         hak_retention_note_missed(retention, missed_bytes, hak_os_now_ms());
     }
 }
