@@ -69,7 +69,8 @@ void hak_check_start_libc(void) {
         ((constructor)(libc->l_addr + first))(noted.argc, noted.argv, noted.environment);
     }
     const constructor *others = (const constructor *)(libc->l_addr + entry_of(libc, DT_INIT_ARRAY));
-    for (size_t i = 0; i < entry_of(libc, DT_INIT_ARRAYSZ) / sizeof *others; i++) {
+    size_t count = entry_of(libc, DT_INIT_ARRAYSZ) / sizeof *others;
+    for (size_t i = 0; i < count; i++) {
         others[i](noted.argc, noted.argv, noted.environment);
     }
 }

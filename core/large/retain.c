@@ -176,20 +176,11 @@ void hak_retain_returned(enum hak_large_kind kind, size_t bytes, uint64_t now_ms
     cycle->returned_ms = now_ms;
 }
 
-/* Whether cycles last that want more than may stay and cost much; this one wants so much. */
-static bool is_lasting(struct hak_cycle *cycle, size_t bytes, uint64_t now_ms) {
-    if (cycle->capped != HAK_CAPPED_TO_LAST &&
-        bytes > hak_retention_raise_max(HAK_RETAINER_LARGE) + beyond_max_bytes() &&
-        hak_retention_costs_much(cycle->fetched_bytes, cycle->started_ms, now_ms)) {
-        cycle->capped++;
-    }
-    return cycle->capped == HAK_CAPPED_TO_LAST;
-}
-
 static void raise_floor(struct hak_cycle *cycle, size_t bytes, uint64_t now_ms) {
-    size_t max_bytes = is_lasting(cycle, bytes, now_ms) ? hak_retention_lasting_max(HAK_RETAINER_LARGE)
-                                                        : hak_retention_raise_max(HAK_RETAINER_LARGE);
-    size_t within_bytes = hak_smaller(bytes, max_bytes);
+    size_t allowed_bytes = hak_retention_capped_max(HAK_RETAINER_LARGE, cycle->capped) + beyond_max_bytes();
+    hak_retention_count_capped(&cycle->capped, bytes > allowed_bytes, cycle->fetched_bytes, cycle->started_ms,
+                               now_ms);
+    size_t within_bytes = hak_smaller(bytes, hak_retention_capped_max(HAK_RETAINER_LARGE, cycle->capped));
     size_t beyond_bytes = hak_smaller(bytes - within_bytes, beyond_max_bytes());
     set_raised(hak_larger(within_bytes, hak_retain.raised_bytes),
                hak_larger(beyond_bytes, hak_retain.beyond_bytes));

@@ -71,7 +71,9 @@ static HAK_AT_START void start(struct arguments arguments) {
 __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(int argc, char **argv,
                                                                              char **environment) {
     bool is_for_libc = environ == NULL;
-    environ = is_for_libc ? environment : environ; /* in case something opens a library: see check/libc.h */
+    if (is_for_libc) { /* it would stay so if something opened a library: see check/libc.h */
+        environ = environment;
+    }
     start((struct arguments){argc, argv, environment, is_for_libc});
 }
 #else

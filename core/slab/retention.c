@@ -14,8 +14,9 @@
 #define PEAK_MARGIN_SHIFT  3u                   /* an eighth: what is free may be cut up among sizes */
 #define CYCLE_BYTES_MIN    ((size_t)256 * 1024) /* less is not worth keeping anything for */
 #define WINDOW_MS          1000u
-#define MISSED_PER_MS_MIN  ((size_t)48 * 1024) /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
-#define LAPSED_WINDOWS_MAX 32u                 /* after that many halvings nothing is left */
+#define MISSED_PER_MS_MIN  ((size_t)48 * 1024)  /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
+#define MISSED_PER_MS_MUCH ((size_t)192 * 1024) /* some 12 % */
+#define LAPSED_WINDOWS_MAX 32u                  /* after that many halvings nothing is left */
 
 static _Atomic size_t raised_bytes_of[HAK_RETAINERS];
 static _Atomic size_t beside_bytes_of[HAK_RETAINERS];
@@ -43,8 +44,9 @@ bool hak_retention_is_raised(enum hak_retainer who) {
     return hak_retention_raised_bytes(who) != 0 || hak_atomic_load_relaxed(&beside_bytes_of[who]) != 0;
 }
 
-static size_t left_of(uint32_t all_mb, enum hak_retainer who) {
-    size_t left_bytes = (size_t)all_mb << 20;
+size_t hak_retention_capped_max(enum hak_retainer who, unsigned capped) {
+    bool is_lasting = capped == HAK_CAPPED_TO_LAST;
+    size_t left_bytes = (size_t)(is_lasting ? hak_options.lasting_mb : hak_options.retain_mb) << 20;
     for (unsigned other = 0; other < HAK_RETAINERS; other++) {
         left_bytes -= other != who ? hak_smaller(left_bytes, hak_retention_raised_bytes(other)) : 0;
     }
@@ -52,11 +54,18 @@ static size_t left_of(uint32_t all_mb, enum hak_retainer who) {
 }
 
 size_t hak_retention_raise_max(enum hak_retainer who) {
-    return left_of(hak_options.retain_mb, who);
+    return hak_retention_capped_max(who, 0);
 }
 
-size_t hak_retention_lasting_max(enum hak_retainer who) {
-    return left_of(hak_options.lasting_mb, who);
+/* Whether so much was faulted in since then, at the rate or faster. */
+static bool comes_at(size_t per_ms, size_t bytes, uint64_t since_ms, uint64_t now_ms) {
+    return now_ms <= since_ms + bytes / per_ms;
+}
+
+void hak_retention_count_capped(unsigned *capped, bool wanted_more, size_t bytes, uint64_t since_ms,
+                                uint64_t now_ms) {
+    *capped +=
+        wanted_more && *capped != HAK_CAPPED_TO_LAST && comes_at(MISSED_PER_MS_MUCH, bytes, since_ms, now_ms);
 }
 
 static void set_raised(struct retention *r, size_t bytes) {
@@ -74,9 +83,8 @@ static size_t peak_bytes(const struct retention *r) {
 
 /* What the floor may rise by at most, now. Beyond the peak nothing is wanted, and others would lack it. */
 static size_t raise_max(const struct retention *r) {
-    size_t max_bytes = r->capped == HAK_CAPPED_TO_LAST ? hak_retention_lasting_max(HAK_RETAINER_SLABS)
-                                                       : hak_retention_raise_max(HAK_RETAINER_SLABS);
-    return hak_smaller(peak_bytes(r), r->share_bytes + max_bytes);
+    return hak_smaller(peak_bytes(r),
+                       r->share_bytes + hak_retention_capped_max(HAK_RETAINER_SLABS, r->capped));
 }
 
 /* What may stay beside HAKMEM_RETAIN_MB changes with what is in use. */
@@ -142,16 +150,14 @@ void hak_retention_note_purged(struct retention *r, size_t bytes, uint64_t now_m
 
 /* Whether what was missed in the cycle came back so fast that faulting it in is worth being saved. */
 static bool is_costly(const struct retention *r, uint64_t now_ms) {
-    return now_ms <= r->cycle_start_ms + r->missed_bytes / MISSED_PER_MS_MIN;
+    return comes_at(MISSED_PER_MS_MIN, r->missed_bytes, r->cycle_start_ms, now_ms);
 }
 
 /* The cycle that ends now is proved. */
 static void raise_floor(struct retention *r, uint64_t now_ms) {
     size_t wanted_bytes = hak_smaller(r->raised_bytes + r->purged_bytes, peak_bytes(r));
-    if (r->capped != HAK_CAPPED_TO_LAST && wanted_bytes > raise_max(r) &&
-        hak_retention_costs_much(r->missed_bytes, r->cycle_start_ms, now_ms)) {
-        r->capped++;
-    }
+    hak_retention_count_capped(&r->capped, wanted_bytes > raise_max(r), r->missed_bytes, r->cycle_start_ms,
+                               now_ms);
     set_raised(r, hak_smaller(wanted_bytes, raise_max(r)));
 }
 

@@ -110,19 +110,19 @@ bool hak_retention_is_raised(enum hak_retainer who);
 /* By how much that floor, or all caches, may be raised at most, now. Any thread. */
 size_t hak_retention_raise_max(enum hak_retainer who);
 
-/*
- * The same where cycles last: a heap swings by more than HAKMEM_RETAIN_MB and does little else. What it would
- * spend on faults without end is worth more than memory that it had in use a moment ago.
- */
-size_t hak_retention_lasting_max(enum hak_retainer who);
-
 /* So many cycles that wanted more than may stay and cost much, none between them in vain, and they last. */
 #define HAK_CAPPED_TO_LAST 16u
 
-/* Whether faulting in so many bytes since then costs much: a tenth of a thread's time or more. */
-HAK_INLINE bool hak_retention_costs_much(size_t bytes, uint64_t since_ms, uint64_t now_ms) {
-    return now_ms <= since_ms + bytes / ((size_t)192 * 1024); /* 48 pages at 2 to 3 us each in each ms */
-}
+/*
+ * The same after so many of them. Where they last a heap swings by more than HAKMEM_RETAIN_MB and does little
+ * else: what it would spend on faults without end is worth more than memory that it had in use a moment ago.
+ */
+size_t hak_retention_capped_max(enum hak_retainer who, unsigned capped);
+
+/* Counts a proved cycle, if it wanted more than may stay, and faulting in so many bytes since then cost much.
+ */
+void hak_retention_count_capped(unsigned *capped, bool wanted_more, size_t bytes, uint64_t since_ms,
+                                uint64_t now_ms);
 
 /* How many bytes of dirty free memory may stay when `live_bytes` are in use. */
 size_t hak_retention_floor_bytes(struct retention *r, size_t live_bytes, uint64_t now_ms);
