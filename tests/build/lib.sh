@@ -7,9 +7,8 @@ if [ -z "${TEST_ROOT:-}" ]; then # started by hand
     TMPDIR=$(mktemp -d)
     trap 'rm -rf "$TMPDIR"' EXIT
 fi
-passed=0
-failed=0
-skipped=0
+# shellcheck source=tests/support/counts.sh
+. "$TEST_ROOT/tests/support/counts.sh"
 CC=${CC:-gcc}
 CXX=${CXX:-g++}
 # Options of the make that runs the tests are none of the makes that they run.
@@ -41,13 +40,6 @@ fails() {
 skip() {
     skipped=$((skipped + 1))
     echo "skipped: $1: $2"
-}
-
-# Last line of every suite.
-close_suite() {
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [ "$failed" = 0 ]
-    exit
 }
 
 # copy_sources DIRECTORY: what `make` and `make install` need, and nothing that was built.

@@ -3,7 +3,7 @@
 #
 # suite: limit 120 s
 # Makes a cgroup of its own and removes it: only with TEST_SYSTEM=1, where cgroups may be made. HAKMEM_RETAIN_MB=0,
-# because by default up to 64 MB, more with many processors, of free memory are kept for a program that frees and soon
+# because by default up to 256 MB, more with many processors, of free memory are kept for a program that frees and soon
 # needs again.
 set -u
 

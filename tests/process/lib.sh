@@ -3,8 +3,8 @@
 # shellcheck disable=SC2034 # whoever sources it reads them
 set -u
 cd "$TEST_ROOT" || exit 1
-passed=0
-failed=0
+# shellcheck source=tests/support/counts.sh
+. tests/support/counts.sh
 dir=$TMPDIR
 CC=${CC:-cc}
 
@@ -15,11 +15,4 @@ check() { # NAME STATUS
         failed=$((failed + 1))
         echo "FAILED: $1: exit status $2"
     fi
-}
-
-# Last line of every suite.
-close_suite() {
-    echo "$passed passed, $failed failed, 0 skipped"
-    [ "$failed" = 0 ]
-    exit
 }
