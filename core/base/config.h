@@ -3,7 +3,7 @@
  *
  * What a newcomer needs to read the rest: block (what the caller gets), class (a block size), unit (64 KiB),
  * slab (one to eight units of blocks of one class), SuperSlab (2 MiB, 32 units), header (one byte a block,
- * out of band), OS page (what the kernel maps; its size is read at run time, so it is not in this file).
+ * out of band), OS page (what the kernel maps).
  */
 #ifndef HAK_BASE_CONFIG_H
 #define HAK_BASE_CONFIG_H
@@ -29,6 +29,16 @@
 #endif
 #ifndef HAK_TSAN
 #define HAK_TSAN 0
+#endif
+
+/*
+ * The OS page's size as a power of two where it is always the same; 0: read at run time (os/os.h). So in the
+ * debug flavour, which tests show larger pages than the architecture has.
+ */
+#if defined(__x86_64__) && HAKMEM_BUILD_RELEASE
+#define HAK_KNOWN_PAGE_SHIFT 12u
+#else
+#define HAK_KNOWN_PAGE_SHIFT 0u
 #endif
 
 #define HAK_ALIGN_BYTES 16u /* every block, whatever its size */

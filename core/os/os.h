@@ -10,6 +10,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/config.h"
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -25,19 +26,22 @@ struct hak_os_counters {
 };
 extern struct hak_os_counters hak_os_counters;
 
-/* The OS page size's base-two logarithm, once somebody has asked for it; 0 before. The constructor does, so
- * that a trivial process does not come to the code for who is the first to ask, which lies among what is
- * rarely run. */
+/* The OS page size's base-two logarithm where it is not known before (base/config.h), once somebody has asked
+ * for it; 0 before. The constructor does, so that a trivial process does not come to the code for who is the
+ * first to ask, which lies among what is rarely run. */
 extern _Atomic uint8_t hak_os_known_page_shift;
 HAK_NOINLINE HAK_AT_START unsigned hak_os_find_page_shift(void);
 
 HAK_INLINE unsigned hak_os_page_shift(void) {
+    if (HAK_KNOWN_PAGE_SHIFT != 0) {
+        return HAK_KNOWN_PAGE_SHIFT;
+    }
     /* relaxed: every thread stores the same value */
     unsigned shift = hak_atomic_load_relaxed(&hak_os_known_page_shift);
     return HAK_LIKELY(shift != 0) ? shift : hak_os_find_page_shift();
 }
 
-/* The OS page size in bytes, read once from the auxiliary vector: 4, 16 or 64 KiB. */
+/* The OS page size in bytes: 4, 16 or 64 KiB; read once from the auxiliary vector if need be. */
 HAK_INLINE size_t hak_os_page_bytes(void) {
     return (size_t)1 << hak_os_page_shift();
 }

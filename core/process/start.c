@@ -36,7 +36,7 @@ struct arguments {
 };
 
 static HAK_AT_START void start(struct arguments arguments) {
-    (void)hak_os_find_page_shift();
+    (void)hak_os_page_shift();
     hak_options_start(arguments.environment, hak_cgroup_limit_bytes(""), hak_os_processors());
     if (hak_options.base_floor_kib <
         HAK_BASE_FLOOR_KIB) { /* else leave a page of data that nobody needs yet alone */

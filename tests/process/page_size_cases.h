@@ -34,6 +34,7 @@ static void *exercise(void *seed) {
 static void the_page_size_was_read(void **state) {
     (void)state;
     REQUIRE_HAK();
+    REQUIRE_PAGE_BYTES();
     assert_true(asked > 0);
 }
 
@@ -53,6 +54,7 @@ static void random_loads_run(void **state) {
 static void ranges_given_back_are_whole_pages(void **state) {
     (void)state;
     REQUIRE_HAK();
+    REQUIRE_PAGE_BYTES();
     atomic_store(&unaligned, 0); /* libc's own calls for threads do not come through here, others might */
     (void)exercise((void *)11);
     assert_int_equal(unaligned, 0);
@@ -61,6 +63,7 @@ static void ranges_given_back_are_whole_pages(void **state) {
 static void valloc_and_pvalloc_use_that_page(void **state) {
     (void)state;
     REQUIRE_HAK();
+    REQUIRE_PAGE_BYTES();
     for (size_t bytes = 1; bytes < 300000; bytes = bytes * 2 + 1) {
         void *page = valloc(bytes), *pages = pvalloc(bytes);
         assert_true(page != NULL && pages != NULL);

@@ -3,6 +3,7 @@
  * that page size, mmap gives starts at its multiples, and what is unmapped or purged must be whole pages of
  * it.
  *
+ * In flavours that do not ask (base/config.h) there is nothing to simulate: such a suite is skipped there.
  * A suite defines PAGE_BYTES and includes this once.
  */
 #ifndef HAK_TESTS_SUPPORT_PAGE_SIZE_H
@@ -11,6 +12,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "base/config.h"
+#include "support/test.h"
+
 #include <elf.h>
 #include <stdint.h>
 #include <sys/auxv.h>
@@ -20,6 +24,13 @@
 
 extern unsigned long __getauxval(unsigned long type);
 unsigned long getauxval(unsigned long type);
+
+#define REQUIRE_PAGE_BYTES()                                                                                 \
+    do {                                                                                                     \
+        if (HAK_KNOWN_PAGE_SHIFT != 0) {                                                                     \
+            SKIP_BECAUSE("the flavour knows the page of this architecture");                                 \
+        }                                                                                                    \
+    } while (0)
 
 static _Atomic unsigned asked, unaligned;
 

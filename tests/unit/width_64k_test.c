@@ -58,6 +58,7 @@ static int end_again_and_again(void) {
 
 static void what_caches_keep_is_taken_off_in_full(void **state) {
     (void)state;
+    REQUIRE_PAGE_BYTES();
     assert_part_succeeds("child", "HAKMEM_TINY_PROFILE=throughput");
 }
 
