@@ -1,6 +1,6 @@
 /*
- * front.c - the cold twins of front.h: empty and full caches, cold classes, threads without a heap, sizes of
- * the large floor, wrong pointers.
+ * front.c - the cold twins of front.h: empty and full caches, cold classes, threads without a heap, wrong
+ * pointers.
  */
 #include "heap/front.h"
 #include "base/assert.h"
@@ -9,6 +9,7 @@
 #include "heap/child.h"
 #include "heap/diagnose.h"
 #include "heap/fill.h"
+#include "heap/front_large.h"
 #include "heap/homeward.h"
 #include "heap/reclaim.h"
 #include "heap/requests.h"
@@ -26,8 +27,7 @@ HAK_READ_MOSTLY _Atomic unsigned hak_front_modes_now;
 
 /* ---- modes ------------------------------------------------------------------------------------- */
 
-/* The calling thread's heap in the mode that is asked for; NULL if it cannot have one. */
-static struct heap *current_heap(void) {
+struct heap *hak_front_heap(void) {
     hak_child_rebuild_if_pending();
     struct heap *heap = hak_heap_attach();
     if (heap != NULL && HAK_UNLIKELY(heap->is_metered != hak_front_is_metered())) {
@@ -39,7 +39,7 @@ static struct heap *current_heap(void) {
 void hak_front_set_modes(unsigned modes, uint8_t fill) {
     hak_fill_set(fill);
     hak_atomic_store_relaxed(&hak_front_modes_now, modes); /* relaxed: threads may take it up late */
-    (void)current_heap();
+    (void)hak_front_heap();
 }
 
 /* ---- taking ------------------------------------------------------------------------------------ */
@@ -98,7 +98,7 @@ HAK_ALWAYS_INLINE bool take_by(bool (*from_heap)(struct heap *, unsigned, struct
                                unsigned class_idx, struct block_ref *ref) {
     hak_large_pay_debt();
     for (unsigned attempt = 0; attempt < 2; attempt++) {
-        struct heap *heap = current_heap();
+        struct heap *heap = hak_front_heap();
         if (attempt != 0) {
             hak_reclaim_blocks(heap);
         }
@@ -118,29 +118,10 @@ static void *out_of_memory(void) {
     return NULL;
 }
 
-static void *try_large(size_t bytes, bool is_zeroed) {
-    bool is_zero;
-    return is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
-}
-
-static void *alloc_large(size_t bytes, bool is_zeroed) {
-    if (bytes > HAK_BLOCK_BYTES_MAX) {
-        return out_of_memory();
-    }
-    struct heap *heap = current_heap();
-    hak_upkeep_if_due(heap);
-    void *block = try_large(bytes, is_zeroed);
-    if (HAK_UNLIKELY(block == NULL)) {
-        hak_reclaim_everything(heap);
-        block = try_large(bytes, is_zeroed);
-    }
-    return HAK_LIKELY(block != NULL) ? block : out_of_memory();
-}
-
 /* In this file twice, so that the slow path has it without a call. */
 HAK_ALWAYS_INLINE void *alloc_plain(size_t bytes) {
     if (bytes > HAK_MID_MAX_BYTES) {
-        return alloc_large(bytes, false);
+        return hak_front_alloc_large(bytes, false);
     }
     unsigned class_idx = hak_class_of(bytes);
     struct block_ref ref;
@@ -168,7 +149,7 @@ HAK_COLD void *hak_alloc_plain(size_t bytes) {
 
 /* Either a sampled block, or one of ordinary make. */
 static HAK_COLD void *alloc_sampling(size_t bytes, void *(*plain)(size_t bytes)) {
-    struct heap *heap = current_heap();
+    struct heap *heap = hak_front_heap();
     void *block = heap != NULL ? hak_sampled_alloc(heap, bytes) : NULL;
     return block != NULL ? block : plain(bytes);
 }
@@ -194,12 +175,13 @@ void *hak_alloc_slow(size_t bytes) {
     if (HAK_UNLIKELY(is_in_modes())) {
         return alloc_in_modes(bytes);
     }
-    return alloc_plain(bytes);
+    void *parked = bytes > HAK_MID_MAX_BYTES ? hak_front_take_latest(bytes) : NULL;
+    return parked != NULL ? parked : alloc_plain(bytes);
 }
 
 HAK_ALWAYS_INLINE void *calloc_plain(size_t bytes) {
     if (bytes > HAK_MID_MAX_BYTES) {
-        return alloc_large(bytes, true);
+        return hak_front_alloc_large(bytes, true);
     }
     unsigned class_idx = hak_class_of(bytes);
     struct block_ref ref;
@@ -372,6 +354,9 @@ HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function)
     size_t live_header = (uint8_t)word;
     if (HAK_UNLIKELY(live_header - HAK_FIRST_SLAB_ROW >= HAK_CLASS_COUNT) ||
         HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP) || hak_child_is_pending()) {
+        if (hak_word_kind(word) == HAK_KIND_EXTENT && hak_front_put_latest(block, word)) {
+            return;
+        }
         free_farther(block, word, function);
         return;
     }
@@ -393,7 +378,7 @@ static HAK_COLD void free_elsewhere(void *block, hak_word word, const char *func
 }
 
 HAK_ALWAYS_INLINE void free_plain(void *block, const char *function) {
-    struct heap *heap = current_heap();
+    struct heap *heap = hak_front_heap();
     hak_word word = hak_registry_word(block);
     if (hak_is_large(block, word)) {
         hak_large_free(function, block, word);

@@ -39,6 +39,10 @@ HAK_COLD void hak_front_set_modes(unsigned modes, uint8_t perturb_byte);
 
 extern _Atomic unsigned hak_front_modes_now;
 
+/* The calling thread's heap in the mode that is asked for; NULL if it cannot have one. At the start of slow
+ * operations. */
+struct heap *hak_front_heap(void);
+
 HAK_INLINE unsigned hak_front_modes(void) {
     return hak_atomic_load_relaxed(&hak_front_modes_now); /* relaxed: threads may take a mode up late */
 }

@@ -19,10 +19,15 @@
  */
 HAK_COLD void hak_upkeep(struct heap *heap, int64_t until_slow_max);
 
-/* That, if the thread has counted down and does not sample; for a slow allocation of whatever size. A thread
- * without a heap (NULL) has nothing to see to. */
+/* Whether the thread has counted down. */
+HAK_INLINE bool hak_upkeep_is_due(void) {
+    return HAK_UNLIKELY(hak_tls.until_slow < 0);
+}
+
+/* hak_upkeep(), if so, and it does not sample; for a slow allocation of whatever size. A thread without a
+ * heap (NULL) has nothing to see to. */
 HAK_INLINE void hak_upkeep_if_due(struct heap *heap) {
-    if (HAK_UNLIKELY(hak_tls.until_slow < 0) && heap != NULL && !hak_front_samples()) {
+    if (hak_upkeep_is_due() && heap != NULL && !hak_front_samples()) {
         hak_upkeep(heap, HAK_NEVER_SLOW);
     }
 }

@@ -22,6 +22,14 @@
 /* With a length: asked for once, which most lengths are that a program asks for at all. */
 #define ASKED_ONCE 0x8000u
 
+/*
+ * The latest run goes out on loan while nothing else of its shard is, at up to so many times the length: so a
+ * buffer at a time finds it, and of what is kept for long few lie in such. It makes room for another once it
+ * is too long for so many.
+ */
+#define LATEST_FACTOR 4u
+#define TOO_LONG_MAX  16u
+
 /* Few are out on loan, since nobody has what they are longer by. */
 #define LOANS_MAX 4u /* of a shard */
 
@@ -50,6 +58,7 @@ static uint64_t busy_since_ms;
 static _Atomic(struct shard *) shards[HAK_PARKED_SHARDS_MAX]; /* NULL: no thread has had it */
 static _Atomic uint32_t next_shard;
 static HAK_TLS struct shard *thread_shard;
+static HAK_TLS uint8_t thread_requests; /* since is_time_for_slow() was last due */
 
 _Static_assert(HAK_PARKED_BUSY_MAX <= HAK_PARKED_PAGES_MAX * (size_t)4096, "the smallest OS page");
 _Static_assert(HAK_PARKED_BUSY_MAX <= HAK_SUPERSLAB_BYTES, "a parked run lies in an extent");
@@ -165,16 +174,65 @@ static bool is_wanted(struct shard *shard, unsigned pages) {
  * then a request does, if the clock has moved since.
  */
 static bool is_time_for_slow(struct shard *shard) {
-    static HAK_TLS uint8_t requests;
-    if (HAK_LIKELY(++requests != 0)) {
+    if (HAK_LIKELY(thread_requests != UINT8_MAX)) {
         return false;
     }
+    thread_requests = 0;
     hak_parked_slots_recount(&shard->slots);
     set_loans_out(shard, loans_out(shard) / 2); /* some came back elsewhere, or never will */
     uint32_t now_ms = (uint32_t)hak_os_now_ms();
     bool has_moved = hak_atomic_load_relaxed(&shard->slow_ms) != now_ms; /* relaxed: a hint */
     hak_atomic_store_relaxed(&shard->slow_ms, now_ms);                   /* relaxed: as above */
     return has_moved;
+}
+
+static void *hand_out(hak_parked_run run, uint16_t mark) {
+    void *p = hak_parked_run_address(run);
+    /* relaxed: the caller's business until he hands the block on */
+    hak_atomic_store_relaxed(&extent_at(p)->handed[page_of(p)].number,
+                             (uint16_t)hak_parked_run_pages(run) | mark);
+    return p;
+}
+
+/* Whether the latest run, so many pages longer, may go out for a request of `pages`. */
+static bool may_lend_latest(struct shard *shard, size_t pages, size_t more_pages) {
+    /* relaxed: a hint */
+    return more_pages <= pages * (LATEST_FACTOR - 1) && hak_atomic_load_relaxed(&was_busy) &&
+           loans_out(shard) == 0;
+}
+
+void *hak_parked_take_latest(size_t bytes) {
+    struct shard *shard = thread_shard;
+    if (HAK_UNLIKELY(shard == NULL)) {
+        return NULL;
+    }
+    size_t pages = hak_os_pages_in(bytes - 1) + 1; /* of any number of bytes, however many */
+    hak_parked_run found = hak_atomic_load_relaxed(&shard->slots.latest); /* relaxed: the swap decides */
+    size_t more_pages = hak_parked_run_pages(found) - pages;
+    bool is_lent = more_pages > pages >> LONGER_SHIFT;
+    if (is_lent && !may_lend_latest(shard, pages, more_pages)) {
+        return NULL;
+    }
+    if (HAK_UNLIKELY(thread_requests == UINT8_MAX) || /* is_time_for_slow() is due */
+        !hak_parked_slot_take(&shard->slots, &shard->slots.latest, found)) {
+        return NULL;
+    }
+    thread_requests++;
+    if (is_lent) {
+        set_loans_out(shard, loans_out(shard) + 1);
+    }
+    return hand_out(found, is_lent ? HAK_HANDED_ON_LOAN : 0);
+}
+
+static void *take_from_rows(struct shard *shard, size_t bytes) {
+    thread_requests++;
+    unsigned pages = hak_os_pages_for(bytes);
+    if (!note_asked(shard, pages) || hak_parked_slots_seem_empty(&shard->slots)) {
+        return NULL;
+    }
+    uint16_t mark;
+    hak_parked_run found = find(shard, pages, &mark);
+    return found != 0 ? hand_out(found, mark) : NULL;
 }
 
 void *hak_parked_take(size_t bytes) {
@@ -185,38 +243,78 @@ void *hak_parked_take(size_t bytes) {
     if (HAK_UNLIKELY(shard == NULL) || is_time_for_slow(shard)) {
         return NULL;
     }
-    unsigned pages = hak_os_pages_for(bytes);
-    if (!note_asked(shard, pages) || hak_parked_slots_seem_empty(&shard->slots)) {
-        return NULL;
+    void *latest = hak_parked_take_latest(bytes);
+    return latest != NULL ? latest : take_from_rows(shard, bytes);
+}
+
+/* Whether such a run is to be parked in the shard. */
+HAK_ALWAYS_INLINE bool is_to_be_parked(struct shard *shard, unsigned pages) {
+    return pages != 0 && pages * hak_os_page_bytes() <= longest_bytes() && is_wanted(shard, pages);
+}
+
+static unsigned bound_pages(void) {
+    return hak_atomic_load_relaxed(&pages_bound); /* relaxed: any value stored meanwhile is a right one */
+}
+
+static void note_back(struct shard *shard, uint16_t number) {
+    if ((number & HAK_HANDED_ON_LOAN) != 0 && loans_out(shard) != 0) {
+        set_loans_out(shard, loans_out(shard) - 1);
     }
-    uint16_t mark;
-    hak_parked_run found = find(shard, pages, &mark);
-    if (found == 0) {
-        return NULL;
+}
+
+bool hak_parked_put_latest(struct hak_extent *extent, void *p) {
+    uint16_t number = hak_extent_handed(extent, p); /* the swap decides */
+    unsigned pages = number & HAK_HANDED_PAGES;
+    struct shard *shard = thread_shard;
+    /* relaxed: as above */
+    if (HAK_UNLIKELY(shard == NULL) || hak_atomic_load_relaxed(&shard->slots.latest) != 0 ||
+        !is_to_be_parked(shard, pages) || !hak_parked_slots_reserve(&shard->slots, pages, bound_pages())) {
+        return false;
     }
-    void *p = hak_parked_run_address(found);
-    /* relaxed: the caller's business until he hands the block on */
-    hak_atomic_store_relaxed(&extent_at(p)->handed[page_of(p)].number,
-                             (uint16_t)hak_parked_run_pages(found) | mark);
-    return p;
+    if (!hak_parked_slot_put(&shard->slots.latest, p, &extent->handed[page_of(p)].number, number)) {
+        hak_parked_slots_release(&shard->slots, pages);
+        return false;
+    }
+    note_back(shard, number);
+    return true;
+}
+
+/* Whether the latest run is to make room for one of so many pages: a longer one serves more lengths, and one
+ * that is too long for many others is no use. */
+static bool is_latest_to_go(struct shard *shard, unsigned pages) {
+    hak_parked_run found = hak_atomic_load_relaxed(&shard->slots.latest); /* relaxed: a hint */
+    if (hak_parked_run_pages(found) <= pages * LATEST_FACTOR) {
+        return hak_parked_run_pages(found) < pages;
+    }
+    unsigned count = hak_atomic_load_relaxed(&shard->slots.too_long) + 1u; /* relaxed: as above */
+    bool is_to_go = count == TOO_LONG_MAX;
+    hak_atomic_store_relaxed(&shard->slots.too_long, (uint8_t)(is_to_go ? 0 : count)); /* relaxed: as above */
+    return is_to_go;
 }
 
 bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted) {
     *evicted = NULL;
     uint16_t number = hak_extent_handed(extent, p); /* the swap decides */
-    uint16_t pages = number & HAK_HANDED_PAGES;
+    unsigned pages = number & HAK_HANDED_PAGES;
     struct shard *shard = own_shard();
-    if (pages == 0 || HAK_UNLIKELY(shard == NULL) || pages * hak_os_page_bytes() > longest_bytes() ||
-        !is_wanted(shard, pages)) {
+    if (HAK_UNLIKELY(shard == NULL) || !is_to_be_parked(shard, pages)) {
         return false;
     }
+    if (is_latest_to_go(shard, pages)) {
+        *evicted = hak_parked_run_address(hak_parked_slots_settle(&shard->slots));
+        if (hak_parked_put_latest(extent, p)) {
+            return true;
+        }
+        if (*evicted != NULL) {
+            return false;
+        }
+    }
     hak_parked_run out;
-    /* relaxed: any value stored meanwhile is a right one */
     bool is_parked = hak_parked_slots_put(&shard->slots, p, &extent->handed[page_of(p)].number, number,
-                                          hak_atomic_load_relaxed(&pages_bound), &out);
+                                          bound_pages(), &out);
     *evicted = hak_parked_run_address(out);
-    if (is_parked && (number & HAK_HANDED_ON_LOAN) != 0 && loans_out(shard) != 0) {
-        set_loans_out(shard, loans_out(shard) - 1);
+    if (is_parked) {
+        note_back(shard, number);
     }
     return is_parked;
 }
@@ -278,6 +376,7 @@ static void reset_shard(struct shard *shard) {
     for (unsigned i = 0; i < HAK_PARKED_REMAINDERS; i++) {
         hak_atomic_store_relaxed(&shard->asked[i], (uint16_t)0); /* relaxed: as above */
     }
+    hak_atomic_store_relaxed(&shard->slots.latest, (hak_parked_run)0); /* relaxed: as above */
     hak_parked_slots_recount(&shard->slots);
     set_loans_out(shard, 0);
 }
@@ -294,11 +393,16 @@ void hak_parked_reset(void) {
     }
 }
 
+static void add_run(struct hak_parked_sums *sums, const _Atomic hak_parked_run *slot) {
+    hak_parked_run found = hak_atomic_load_relaxed(slot); /* relaxed: a statistic */
+    sums->blocks += found != 0;
+    sums->bytes += hak_parked_run_pages(found) * hak_os_page_bytes();
+}
+
 static void add_to(struct hak_parked_sums *sums, const struct hak_parked_slots *slots) {
+    add_run(sums, &slots->latest);
     for (unsigned i = 0; i < HAK_PARKED_SLOTS; i++) {
-        hak_parked_run found = hak_atomic_load_relaxed(&slots->slots[i]); /* relaxed: a statistic */
-        sums->blocks += found != 0;
-        sums->bytes += hak_parked_run_pages(found) * hak_os_page_bytes();
+        add_run(sums, &slots->slots[i]);
     }
 }
 

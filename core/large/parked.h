@@ -1,6 +1,9 @@
 /*
  * parked.h - page runs that were freed a moment ago and are likely to be asked for again: no lock, no search
- * of all that is free, some hundred instructions for a pair of malloc and free.
+ * of all that is free.
+ *
+ * In each shard the run that came last, if there was none, has a slot of its own, where both ends of a buffer
+ * at a time go first (some 200 instructions); the others lie in rows by their length (parked_slots.h).
  *
  * A free parks a run whose length is wanted: one that was asked for twice, with no other length of the same
  * remainder in between. Once is not enough: a program that starts reads files of as many lengths as there are
@@ -34,6 +37,9 @@
  */
 void *hak_parked_take(size_t bytes);
 
+/* The same from where a buffer at a time comes to lie: NULL says that the rest of it may be worth a look. */
+void *hak_parked_take_latest(size_t bytes);
+
 /*
  * Parks the run that starts at `p`, if it is handed out and its length is wanted; false: it is as it was.
  * *evicted: NULL, or a run that had to make room, no longer parked, to be freed by hak_run_free_parked(). Any
@@ -41,10 +47,14 @@ void *hak_parked_take(size_t bytes);
  */
 bool hak_parked_put(struct hak_extent *extent, void *p, void **evicted);
 
+/* The same where hak_parked_take_latest() finds it; false: hak_parked_put() may have room, or there is none.
+ */
+bool hak_parked_put_latest(struct hak_extent *extent, void *p);
+
 /* So much is live now, in blocks of this floor, and so much may stay for that. Under hak_large_lock. */
 void hak_parked_note_live(size_t live_bytes, size_t share_bytes);
 
-/* A run on loan is at most so many times as long as what it was asked for. */
+/* A run on loan is at most so many times as long as what it was asked for; the latest one twice as many. */
 #define HAK_PARKED_LOAN_FACTOR 2u
 
 /* Whether a run of `run_bytes` may serve a request of `bytes`, both whole OS pages, on loan. */

@@ -4,23 +4,14 @@
 #include "large/parked_slots.h"
 #include "base/assert.h"
 #include "base/bits.h"
-#include "large/extent.h"
 
 static unsigned row_of(unsigned pages) {
     unsigned doublings = pages < 16 ? 0 : hak_log2(pages) - 3;
     return doublings * 8 + (pages >> doublings);
 }
 
-static uint32_t sum_of(struct hak_parked_slots *slots) {
-    return hak_atomic_load_relaxed(&slots->pages); /* relaxed: a hint, set right by a recount */
-}
-
-static void set_sum(struct hak_parked_slots *slots, uint32_t pages) {
-    hak_atomic_store_relaxed(&slots->pages, pages); /* relaxed: as above */
-}
-
 static uint64_t filled_rows(struct hak_parked_slots *slots) {
-    return hak_atomic_load_relaxed(&slots->filled_rows); /* relaxed: a hint, as the sum is */
+    return hak_atomic_load_relaxed(&slots->filled_rows); /* relaxed: a hint, set right by a recount */
 }
 
 static void set_filled_rows(struct hak_parked_slots *slots, uint64_t rows) {
@@ -38,39 +29,28 @@ static void note_empty(struct hak_parked_slots *slots, unsigned row) {
     set_filled_rows(slots, filled_rows(slots) & ~((uint64_t)1 << row));
 }
 
-static void count_gone(struct hak_parked_slots *slots, uint32_t pages) {
-    uint32_t before = sum_of(slots);
-    set_sum(slots, before > pages ? before - pages : 0);
-}
-
 /* Threads that noted something at the same moment may have lost what one of them did. */
 void hak_parked_slots_recount(struct hak_parked_slots *slots) {
     uint64_t rows = 0;
-    uint32_t pages = 0;
+    uint32_t pages = hak_parked_run_pages(hak_atomic_load_relaxed(&slots->latest)); /* relaxed: a hint */
     for (unsigned slot = 0; slot < HAK_PARKED_SLOTS; slot++) {
         hak_parked_run found = hak_atomic_load_relaxed(&slots->slots[slot]); /* relaxed: a hint */
         rows |= (uint64_t)(found != 0) << slot / HAK_PARKED_WAYS;
         pages += hak_parked_run_pages(found);
     }
     set_filled_rows(slots, rows);
-    set_sum(slots, pages);
+    hak_atomic_store_relaxed(&slots->pages, pages); /* relaxed: as above */
 }
 
 /* What the slot holds, which then is the caller's; 0 if that is no run of least (1 or more) to most pages. */
-static hak_parked_run take_at(struct hak_parked_slots *slots, unsigned slot, unsigned least_pages,
-                              unsigned most_pages) {
-    hak_parked_run found = hak_atomic_load_relaxed(&slots->slots[slot]); /* relaxed: the swap decides */
-    unsigned pages = hak_parked_run_pages(found);
-    /* acquire: pairs with the swap in put_at(): the block's last owner is through with it */
-    if (pages - least_pages > most_pages - least_pages ||
-        !hak_atomic_cas_acquire(&slots->slots[slot], &found, (hak_parked_run)0)) {
-        return 0;
-    }
-    count_gone(slots, pages);
-    return found;
+static hak_parked_run take_at(struct hak_parked_slots *slots, _Atomic hak_parked_run *slot,
+                              unsigned least_pages, unsigned most_pages) {
+    hak_parked_run found = hak_atomic_load_relaxed(slot); /* relaxed: the swap decides */
+    bool is_fit = hak_parked_run_pages(found) - least_pages <= most_pages - least_pages;
+    return is_fit && hak_parked_slot_take(slots, slot, found) ? found : 0;
 }
 
-static hak_parked_run take_any_at(struct hak_parked_slots *slots, unsigned slot) {
+static hak_parked_run take_any_at(struct hak_parked_slots *slots, _Atomic hak_parked_run *slot) {
     return take_at(slots, slot, 1, HAK_PARKED_PAGES_MAX);
 }
 
@@ -79,7 +59,7 @@ static hak_parked_run take_from_row(struct hak_parked_slots *slots, unsigned row
                                     unsigned most_pages) {
     hak_parked_run any = 0;
     for (unsigned slot = row * HAK_PARKED_WAYS; slot < (row + 1) * HAK_PARKED_WAYS; slot++) {
-        hak_parked_run found = take_at(slots, slot, least_pages, most_pages);
+        hak_parked_run found = take_at(slots, &slots->slots[slot], least_pages, most_pages);
         if (found != 0) {
             return found;
         }
@@ -104,10 +84,14 @@ hak_parked_run hak_parked_slots_take(struct hak_parked_slots *slots, unsigned le
 }
 
 void hak_parked_slots_drain(struct hak_parked_slots *slots, void (*each)(hak_parked_run run)) {
+    hak_parked_run latest = take_any_at(slots, &slots->latest);
+    if (latest != 0) {
+        each(latest);
+    }
     for (uint64_t rows = filled_rows(slots); rows != 0; rows &= rows - 1) {
         unsigned row = hak_ctz64(rows);
         for (unsigned slot = row * HAK_PARKED_WAYS; slot < (row + 1) * HAK_PARKED_WAYS; slot++) {
-            hak_parked_run found = take_any_at(slots, slot);
+            hak_parked_run found = take_any_at(slots, &slots->slots[slot]);
             if (found != 0) {
                 each(found);
             }
@@ -121,7 +105,7 @@ static hak_parked_run evict(struct hak_parked_slots *slots) {
     unsigned hand = hak_atomic_load_relaxed(&slots->hand); /* relaxed: whichever run it is */
     hak_parked_run found = 0;
     for (unsigned i = 0; i < HAK_PARKED_SLOTS && found == 0; i++) {
-        found = take_any_at(slots, hand);
+        found = take_any_at(slots, &slots->slots[hand]);
         hand = (hand + 1) % HAK_PARKED_SLOTS;
     }
     hak_atomic_store_relaxed(&slots->hand, (uint16_t)hand); /* relaxed: as above */
@@ -129,16 +113,6 @@ static hak_parked_run evict(struct hak_parked_slots *slots) {
         hak_parked_slots_recount(slots);
     }
     return found;
-}
-
-/* Whether so many pages more are within the bound: then they count as held. */
-static bool reserve(struct hak_parked_slots *slots, unsigned pages, unsigned bound_pages) {
-    uint32_t sum = sum_of(slots) + pages;
-    if (sum > bound_pages) {
-        return false;
-    }
-    set_sum(slots, sum);
-    return true;
 }
 
 /* An empty slot of the row, or NULL. */
@@ -151,22 +125,6 @@ static _Atomic hak_parked_run *empty_slot(struct hak_parked_slots *slots, unsign
     return NULL;
 }
 
-/* The run, which counts as held, comes into the slot; false: another thread was faster at either. */
-static bool put_at(_Atomic hak_parked_run *slot, void *p, _Atomic uint16_t *at, uint16_t number) {
-    hak_parked_run none = 0;
-    uint16_t found = number;
-    /* relaxed: only which of two frees came first matters */
-    if (!hak_atomic_cas_relaxed(at, &found, 0)) {
-        return false;
-    }
-    /* release: pairs with the swap in take_at() */
-    if (hak_atomic_cas_release(slot, &none, (hak_parked_run)p | (number & HAK_HANDED_PAGES))) {
-        return true;
-    }
-    hak_atomic_store_relaxed(at, number); /* relaxed: this thread's block still */
-    return false;
-}
-
 bool hak_parked_slots_put(struct hak_parked_slots *slots, void *p, _Atomic uint16_t *at, uint16_t number,
                           unsigned bound_pages, hak_parked_run *evicted) {
     *evicted = 0;
@@ -176,16 +134,34 @@ bool hak_parked_slots_put(struct hak_parked_slots *slots, void *p, _Atomic uint1
     if (slot == NULL) {
         return false;
     }
-    if (!reserve(slots, pages, bound_pages)) {
+    if (!hak_parked_slots_reserve(slots, pages, bound_pages)) {
         *evicted = evict(slots);
-        if (!reserve(slots, pages, bound_pages)) {
+        if (!hak_parked_slots_reserve(slots, pages, bound_pages)) {
             return false;
         }
     }
-    if (!put_at(slot, p, at, number)) {
-        count_gone(slots, pages);
+    if (!hak_parked_slot_put(slot, p, at, number)) {
+        hak_parked_slots_release(slots, pages);
         return false;
     }
     note_filled(slots, row);
     return true;
+}
+
+hak_parked_run hak_parked_slots_settle(struct hak_parked_slots *slots) {
+    hak_parked_run none = 0;
+    hak_parked_run found = take_any_at(slots, &slots->latest);
+    if (found == 0) {
+        return 0;
+    }
+    unsigned pages = hak_parked_run_pages(found);
+    unsigned row = row_of(pages);
+    _Atomic hak_parked_run *slot = empty_slot(slots, row);
+    /* release: pairs with the swap in hak_parked_slot_take(), as that which brought it here */
+    if (slot == NULL || !hak_atomic_cas_release(slot, &none, found)) {
+        return found;
+    }
+    (void)hak_parked_slots_reserve(slots, pages, UINT32_MAX);
+    note_filled(slots, row);
+    return 0;
 }

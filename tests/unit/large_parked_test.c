@@ -146,6 +146,22 @@ static char *request_beside(unsigned pages, unsigned parked_pages, bool *is_take
     return q;
 }
 
+/* The same with the run in its row, since the place of the latest is taken by one that is of no use to it. */
+static char *request_beside_in_row(unsigned pages, unsigned parked_pages, bool *is_taken) {
+    size_t page_bytes = hak_os_page_bytes();
+    char *p = must_alloc(parked_pages * page_bytes);
+    release(must_alloc(HAK_PARKED_BYTES_MAX));
+    CHECK(parked_blocks() == 1);
+    release(p);
+    CHECK(parked_blocks() == 2);
+    char *q = must_alloc(pages * page_bytes);
+    *is_taken = parked_blocks() == 1;
+    CHECK(*is_taken == (q == p));
+    check_sound();
+    (void)hak_large_trim(0);
+    return q;
+}
+
 /* Whether such a request takes the run. */
 static bool takes_it(unsigned pages, unsigned parked_pages) {
     bool is_taken;
@@ -159,7 +175,7 @@ enum { LOANS = 4, LONG_PAGES = 20, SHORT_PAGES = 11 };
 /* A request for much less than the only run that is parked; whether that is lent. */
 static bool is_lent(char **block) {
     bool is_taken;
-    *block = request_beside(SHORT_PAGES, LONG_PAGES, &is_taken);
+    *block = request_beside_in_row(SHORT_PAGES, LONG_PAGES, &is_taken);
     return is_taken;
 }
 
@@ -242,9 +258,119 @@ static void half_of_what_never_comes_back_is_forgotten_in_time(void **state) {
 
 static void a_run_of_more_than_twice_the_length_is_not_lent(void **state) {
     (void)state;
+    bool is_taken;
     be_busy();
     after_the_look();
-    assert_false(takes_it(SHORT_PAGES, 2 * SHORT_PAGES + 1));
+    release(request_beside_in_row(SHORT_PAGES, 2 * SHORT_PAGES + 1, &is_taken));
+    assert_false(is_taken);
+    check_all_freed();
+}
+
+/* ---- the latest ---- */
+
+static void the_latest_run_is_lent_at_four_times_the_length(void **state) {
+    (void)state;
+    be_busy();
+    after_the_look();
+    assert_true(takes_it(SHORT_PAGES, 4 * SHORT_PAGES));
+    assert_false(takes_it(SHORT_PAGES, 4 * SHORT_PAGES + 1));
+    check_all_freed();
+}
+
+static void it_is_not_lent_while_another_is_on_loan(void **state) {
+    (void)state;
+    bool is_taken;
+    be_busy();
+    after_the_look();
+    char *lent = request_beside(SHORT_PAGES, LONG_PAGES, &is_taken);
+    assert_true(is_taken);
+    assert_false(takes_it(SHORT_PAGES, LONG_PAGES * 2)); /* which rows do not lend either */
+    assert_true(takes_it(LONG_PAGES, LONG_PAGES + LONG_PAGES / 8));
+    release(lent);
+    (void)hak_large_trim(0);
+    assert_true(takes_it(SHORT_PAGES, LONG_PAGES * 2));
+    check_all_freed();
+}
+
+/* Frees runs so long in turn, all of them live before the first is; then a request for `wanted_pages`. */
+static size_t usable_pages_of_one_after(unsigned first_pages, unsigned second_pages, unsigned wanted_pages) {
+    size_t page_bytes = hak_os_page_bytes();
+    char *first = must_alloc(first_pages * page_bytes);
+    char *second = must_alloc(second_pages * page_bytes);
+    release(first);
+    release(second);
+    CHECK(parked_blocks() == 2); /* whoever made room is in a row */
+    char *p = must_alloc(wanted_pages * page_bytes);
+    CHECK(parked_blocks() == 1);
+    size_t pages = usable(p) / page_bytes;
+    release(p);
+    check_sound();
+    (void)hak_large_trim(0);
+    return pages;
+}
+
+static void it_makes_room_for_a_longer_one(void **state) {
+    (void)state;
+    be_busy();
+    after_the_look();
+    /* Three times the length is lent from there alone. */
+    assert_int_equal(usable_pages_of_one_after(9, 30, 10), 30);
+    assert_int_equal(usable_pages_of_one_after(30, 9, 10), 30);
+    check_all_freed();
+}
+
+static void it_makes_room_once_it_is_too_long_for_many(void **state) {
+    (void)state;
+    enum { MANY = 16, HUGE_PAGES = 64 };
+    size_t page_bytes = hak_os_page_bytes();
+    char *runs[MANY];
+    be_busy();
+    after_the_look();
+    char *latest = must_alloc(HUGE_PAGES * page_bytes);
+    for (unsigned i = 0; i < MANY; i++) {
+        runs[i] = must_alloc((i % 4 + 9) * page_bytes);
+    }
+    release(latest);
+    for (unsigned i = 0; i < MANY; i++) {
+        release(runs[i]);
+    }
+    /* Else 9 pages of a row: the last in turn had 12, and that is lent. */
+    char *p = must_alloc(8 * page_bytes);
+    assert_int_equal(usable(p), 12 * page_bytes);
+    release(p);
+    check_all_freed();
+}
+
+/* By the program's own functions; the lock is held, so whoever needs it waits for ever. */
+static void a_buffer_at_a_time_is_found_by_malloc_and_free(void **state) {
+    (void)state;
+    be_busy();
+    after_the_look();
+    char *p = hak_malloc(200 * KIB);
+    char *longest = p;
+    hak_free(p);
+    hak_lock_acquire(&hak_large_lock);
+    for (unsigned i = 0; i < 50; i++) {
+        p = hak_malloc((60 + i) * KIB);
+        assert_ptr_equal(p, longest);
+        assert_int_equal(hak_usable_size(p), 200 * KIB);
+        memset(p, 0x11, 200 * KIB);
+        hak_free(p);
+        assert_int_equal(parked_blocks(), 1);
+    }
+    hak_lock_release(&hak_large_lock);
+    check_all_freed();
+}
+
+static void no_request_is_too_long_to_ask(void **state) {
+    (void)state;
+    be_busy();
+    for (unsigned i = 0; i < 2; i++) {
+        assert_null(hak_parked_take_latest(SIZE_MAX));
+        assert_null(hak_parked_take_latest((size_t)1 << 44));
+        assert_null(hak_malloc(SIZE_MAX));
+        release(must_alloc(100 * KIB));
+    }
     check_all_freed();
 }
 
@@ -338,7 +464,7 @@ static void runs_of_one_length_are_parked_beside_each_other(void **state) {
     }
     for (unsigned i = 0; i < RUNS; i++) {
         release(runs[i]);
-        assert_int_equal(parked_blocks(), i < WAYS ? i + 1 : WAYS);
+        assert_int_equal(parked_blocks(), i <= WAYS ? i + 1 : WAYS + 1); /* and the latest */
     }
     check_all_freed();
 }
@@ -570,7 +696,7 @@ static void check_and_release(char *p) {
     char *end;
     memcpy(&bytes, p, sizeof bytes);
     memcpy(&end, p + bytes - sizeof p, sizeof p);
-    CHECK(end == p && usable(p) >= bytes && usable(p) <= 2 * bytes);
+    CHECK(end == p && usable(p) >= bytes && usable(p) <= 4 * bytes);
     release(p);
 }
 
@@ -792,6 +918,12 @@ int main(void) {
         TEST(the_floor_is_looked_after_once_in_a_while_and_a_ms),
         TEST(half_of_what_never_comes_back_is_forgotten_in_time),
         TEST(a_run_of_more_than_twice_the_length_is_not_lent),
+        TEST(the_latest_run_is_lent_at_four_times_the_length),
+        TEST(it_is_not_lent_while_another_is_on_loan),
+        TEST(it_makes_room_for_a_longer_one),
+        TEST(it_makes_room_once_it_is_too_long_for_many),
+        TEST(a_buffer_at_a_time_is_found_by_malloc_and_free),
+        TEST(no_request_is_too_long_to_ask),
         TEST(a_run_on_loan_resizes_within_its_length),
         TEST(nothing_is_lent_where_buffers_come_and_go_slowly),
         TEST(runs_of_one_length_are_parked_beside_each_other),
