@@ -263,12 +263,14 @@ static void note_back(struct shard *shard, uint16_t number) {
 }
 
 bool hak_parked_put_latest(struct hak_extent *extent, void *p) {
+    struct shard *shard = thread_shard;
+    /* relaxed: the swap decides */
+    if (HAK_UNLIKELY(shard == NULL) || hak_atomic_load_relaxed(&shard->slots.latest) != 0) {
+        return false;
+    }
     uint16_t number = hak_extent_handed(extent, p); /* the swap decides */
     unsigned pages = number & HAK_HANDED_PAGES;
-    struct shard *shard = thread_shard;
-    /* relaxed: as above */
-    if (HAK_UNLIKELY(shard == NULL) || hak_atomic_load_relaxed(&shard->slots.latest) != 0 ||
-        !is_to_be_parked(shard, pages) || !hak_parked_slots_reserve(&shard->slots, pages, bound_pages())) {
+    if (!is_to_be_parked(shard, pages) || !hak_parked_slots_reserve(&shard->slots, pages, bound_pages())) {
         return false;
     }
     if (!hak_parked_slot_put(&shard->slots.latest, p, &extent->handed[page_of(p)].number, number)) {
