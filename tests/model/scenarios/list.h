@@ -45,8 +45,10 @@ extern const struct model_scenario model_registry_home, model_registry_leaf, mod
 extern const struct model_scenario model_traces_same, model_traces_list;
 
 /* parked.c */
-extern const struct model_scenario model_parked_pair, model_parked_flush, model_parked_double,
-    model_parked_recount, model_parked_shard;
+extern const struct model_scenario model_parked_pair, model_parked_row_pair, model_parked_flush,
+    model_parked_row_flush, model_parked_double, model_parked_row_double, model_parked_recount,
+    model_parked_settle, model_parked_settle_flush, model_parked_settle_put, model_parked_settle_take,
+    model_parked_shard;
 
 /* child.c */
 extern const struct model_scenario model_child_rebuild;

@@ -12,9 +12,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define RUN_BYTES ((size_t)40 * 1024)
+#define RUN_BYTES    ((size_t)40 * 1024)
+#define LONGER_BYTES ((size_t)80 * 1024) /* too long for a request of RUN_BYTES */
 
-static void *first, *second;
+static void *first, *second, *longer;
 static unsigned freed_count;
 static _Atomic unsigned freed[3];
 
@@ -22,10 +23,19 @@ static void use(void *block) {
     ++*(unsigned *)block;
 }
 
-static void ask(void) {
+static void *ask_for(size_t bytes) {
     bool is_zero;
-    first = hak_large_alloc(RUN_BYTES, HAK_ALIGN_BYTES, &is_zero);
-    MODEL_CHECK(first != NULL);
+    void *block = hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+    MODEL_CHECK(block != NULL);
+    return block;
+}
+
+static void ask(void) {
+    first = ask_for(RUN_BYTES);
+}
+
+static void ask_longer(void) {
+    longer = ask_for(LONGER_BYTES);
 }
 
 /* Four threads take the four shards; so threads 0 and 1 share one, in which the length is wanted. */
@@ -40,34 +50,73 @@ static void share_a_shard(void) {
     model_as(0, ask);
 }
 
+static void use_and_free(void *block) {
+    use(block);
+    hak_large_free("free()", block, hak_registry_word(block));
+}
+
 static void free_first(void) {
-    use(first);
-    hak_large_free("free()", first, hak_registry_word(first));
+    use_and_free(first);
 }
 
 static void free_second(void) {
-    use(second);
-    hak_large_free("free()", second, hak_registry_word(second));
+    use_and_free(second);
+}
+
+static void free_longer(void) {
+    use_and_free(longer);
+}
+
+/* The same, and the longer run lies where the latest one does: so the others go to their rows. */
+static void share_the_rows(void) {
+    share_a_shard();
+    model_as(0, ask_longer);
+    model_as(0, ask_longer);
+    model_as(0, kit_attach);
+    model_as(0, free_longer);
+}
+
+static void ask_and_use_any(void) {
+    use(ask_for(RUN_BYTES));
 }
 
 static void ask_and_use(void) {
-    bool is_zero;
-    void *block = hak_large_alloc(RUN_BYTES, HAK_ALIGN_BYTES, &is_zero);
-    MODEL_CHECK(block != NULL && block != second);
+    void *block = ask_for(RUN_BYTES);
+    MODEL_CHECK(block != second);
     use(block);
 }
 
+static int count_block(void *block, size_t usable_bytes, void *context) {
+    (void)block;
+    (void)usable_bytes;
+    ++*(size_t *)context;
+    return 0;
+}
+
+/* What is neither free nor parked is the program's: no run is lost, none is in two slots. */
 static void is_sound(void) {
     const char *broken = NULL;
+    size_t blocks = 0;
     if (!hak_large_verify(&broken)) {
         model_fail("verification: %s", broken);
     }
+    (void)hak_large_walk(count_block, &blocks);
+    MODEL_CHECK(blocks == hak_large_count().live_blocks);
 }
 
 const struct model_scenario model_parked_pair = {
     .name = "parked-pair",
     .claim = "a run parked by one thread and taken by another carries all its last user wrote",
     .prepare = share_a_shard,
+    .set_up = {kit_attach, kit_attach},
+    .run = {free_first, ask_and_use},
+    .check = is_sound,
+};
+
+const struct model_scenario model_parked_row_pair = {
+    .name = "parked-row-pair",
+    .claim = "a run parked in its row by one thread and taken by another carries all its last user wrote",
+    .prepare = share_the_rows,
     .set_up = {kit_attach, kit_attach},
     .run = {free_first, ask_and_use},
     .check = is_sound,
@@ -86,6 +135,15 @@ const struct model_scenario model_parked_flush = {
     .name = "parked-flush",
     .claim = "a run is taken by a request or by the flush that empties its slot, never by both",
     .prepare = share_a_shard,
+    .set_up = {kit_attach, kit_attach, kit_attach},
+    .run = {free_first, ask_and_use, flush_and_ask},
+    .check = is_sound,
+};
+
+const struct model_scenario model_parked_row_flush = {
+    .name = "parked-row-flush",
+    .claim = "a run in its row is taken by a request or by the flush that empties the row, never by both",
+    .prepare = share_the_rows,
     .set_up = {kit_attach, kit_attach, kit_attach},
     .run = {free_first, ask_and_use, flush_and_ask},
     .check = is_sound,
@@ -118,12 +176,20 @@ const struct model_scenario model_parked_double = {
     .check = one_was_right,
 };
 
+const struct model_scenario model_parked_row_double = {
+    .name = "parked-row-double-free",
+    .claim = "of two frees of one run that goes to its row, one is right and the other is told so",
+    .prepare = share_the_rows,
+    .set_up = {kit_attach, kit_attach, kit_attach},
+    .run = {free_if_live, free_if_live, free_second},
+    .check = one_was_right,
+};
+
 static unsigned taken;
 
 /* A run was parked in its row and taken from there, so that the row seems to hold one. */
 static void empty_the_row(void) {
-    share_a_shard();
-    model_as(0, kit_attach);
+    share_the_rows();
     model_as(0, free_first);
     model_as(0, ask);
 }
@@ -136,9 +202,9 @@ static void ask_long_enough(void) {
 }
 
 static void all_are_found(void) {
-    size_t parked = hak_parked_count().blocks;
+    size_t in_row = hak_parked_count().blocks - 1; /* the longer one does not serve */
     model_as(0, ask_long_enough);
-    MODEL_CHECK(taken == parked && hak_parked_count().blocks == 0);
+    MODEL_CHECK(taken == in_row && hak_parked_count().blocks == 1);
     is_sound();
 }
 
@@ -151,13 +217,71 @@ const struct model_scenario model_parked_recount = {
     .check = all_are_found,
 };
 
+static void have_one_shard(void) {
+    MODEL_CHECK(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE) == 0);
+    hak_options.parked_shards = 1;
+}
+
+/* Three threads share a shard, in which both lengths are wanted. */
+static void share_one_shard(void) {
+    static void (*const asked[])(void) = {ask, ask_longer, ask_longer, ask};
+    have_one_shard();
+    for (unsigned i = 0; i < 4; i++) {
+        model_as(i % 3, asked[i]);
+        second = i == 0 ? first : second;
+    }
+}
+
+const struct model_scenario model_parked_settle = {
+    .name = "parked-settle",
+    .claim = "a run that a longer one drives from the latest's place carries all its last user wrote",
+    .prepare = share_one_shard,
+    .set_up = {kit_attach, kit_attach, kit_attach},
+    .run = {free_first, free_longer, ask_and_use},
+    .check = is_sound,
+};
+
+/* The same, and the shorter one lies where the latest does, to be driven out. */
+static void park_second(void) {
+    share_one_shard();
+    model_as(0, kit_attach);
+    model_as(0, free_second);
+}
+
+const struct model_scenario model_parked_settle_flush = {
+    .name = "parked-settle-flush",
+    .claim = "a run on its way to its row is freed by the flush before or after, or stays: never lost",
+    .prepare = park_second,
+    .set_up = {kit_attach, kit_attach},
+    .run = {free_longer, flush_and_ask},
+    .check = is_sound,
+};
+
+const struct model_scenario model_parked_settle_put = {
+    .name = "parked-settle-put",
+    .claim = "a run that finds its place in the row taken by another, as it comes there, is freed",
+    .prepare = park_second,
+    .set_up = {kit_attach, kit_attach},
+    .run = {free_longer, free_first},
+    .check = is_sound,
+};
+
+const struct model_scenario model_parked_settle_take = {
+    .name = "parked-settle-take",
+    .claim = "a run on its way to its row, or one that comes between, is taken by a request, or stays",
+    .prepare = park_second,
+    .set_up = {kit_attach, kit_attach, kit_attach},
+    .run = {free_longer, free_first, ask_and_use_any},
+    .check = is_sound,
+    .is_deep = true,
+};
+
 enum { SHARD_LINES_MAX = 40 };
 
 /* Two threads share the shard that neither has made yet, and what it is made of was used before. */
 static void one_shard_to_come(void) {
     void *pieces[SHARD_LINES_MAX];
-    MODEL_CHECK(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE) == 0);
-    hak_options.parked_shards = 1;
+    have_one_shard();
     for (size_t i = 0; i < SHARD_LINES_MAX; i++) {
         pieces[i] = hak_meta_alloc((i + 1) * HAK_CACHE_LINE_BYTES);
         memset(pieces[i], 0xFF, (i + 1) * HAK_CACHE_LINE_BYTES);
