@@ -100,7 +100,7 @@ void hak_parked_slots_drain(struct hak_parked_slots *slots, void (*each)(hak_par
     }
 }
 
-/* The next run in turn, to make room; 0 if there is none. */
+/* The next run in turn, to make room, the latest where the rows have none; 0 if there is none. */
 static hak_parked_run evict(struct hak_parked_slots *slots) {
     unsigned hand = hak_atomic_load_relaxed(&slots->hand); /* relaxed: whichever run it is */
     hak_parked_run found = 0;
@@ -109,6 +109,9 @@ static hak_parked_run evict(struct hak_parked_slots *slots) {
         hand = (hand + 1) % HAK_PARKED_SLOTS;
     }
     hak_atomic_store_relaxed(&slots->hand, (uint16_t)hand); /* relaxed: as above */
+    if (found == 0) {
+        found = take_any_at(slots, &slots->latest);
+    }
     if (found == 0 || hand == 0) { /* a thread that frees alone never comes to another recount */
         hak_parked_slots_recount(slots);
     }

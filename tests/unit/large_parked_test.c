@@ -534,6 +534,24 @@ static void less_is_parked_where_less_may_stay(void **state) {
     check_all_freed();
 }
 
+/* Where the latest run alone is as much as may be parked, and of no use to what comes after it. */
+static void the_latest_makes_room_too_within_the_bound(void **state) {
+    (void)state;
+    size_t floor_bytes = hak_large_policy.floor_bytes;
+    hak_large_policy.floor_bytes = 256 * KIB;
+    have_much_live();
+    char *latest = must_alloc(128 * KIB);
+    char *p = must_alloc(64 * KIB);
+    release(latest);
+    assert_int_equal(parked_bytes(), 128 * KIB);
+    release(p);
+    assert_int_equal(parked_bytes(), 64 * KIB);
+    assert_ptr_equal(must_alloc(64 * KIB), p);
+    release(p);
+    hak_large_policy.floor_bytes = floor_bytes;
+    check_all_freed();
+}
+
 /* M_TRIM_THRESHOLD: what may stay does not grow with what is live, nor does what is parked. */
 static void a_set_floor_is_not_exceeded_however_much_is_live(void **state) {
     (void)state;
@@ -930,6 +948,7 @@ int main(void) {
         TEST(older_runs_make_room_within_the_bound),
         TEST(the_bound_grows_with_what_is_live),
         TEST(less_is_parked_where_less_may_stay),
+        TEST(the_latest_makes_room_too_within_the_bound),
         TEST(a_set_floor_is_not_exceeded_however_much_is_live),
         TEST(calloc_of_a_parked_run_is_zero),
         TEST(counts_and_walks_take_parked_runs_for_free),
