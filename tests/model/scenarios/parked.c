@@ -233,7 +233,7 @@ static void share_one_shard(void) {
 }
 
 const struct model_scenario model_parked_settle = {
-    .name = "parked-settle",
+    .name = "parked-settle-pair",
     .claim = "a run that a longer one drives from the latest's place carries all its last user wrote",
     .prepare = share_one_shard,
     .set_up = {kit_attach, kit_attach, kit_attach},
