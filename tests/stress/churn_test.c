@@ -3,7 +3,8 @@
  *
  * suite: limit 240 s
  * Imitates an interpreter (small objects that die young beside a few that stay), a compiler (phases that grow
- * and then drop everything), and a server that handles images (a mix up to megabytes).
+ * and then drop everything), a server that handles images (a mix up to megabytes), and workers that have one
+ * buffer after the other.
  */
 #include "support/names.h"
 #include "support/rng.h"
@@ -14,8 +15,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#define THREADS   4u
-#define SLOTS_MAX 4000u
+#define THREADS     4u
+#define THREADS_MAX 16u
+#define SLOTS_MAX   4000u
 
 struct job {
     const struct load *load;
@@ -43,17 +45,21 @@ static void *work(void *context) {
     return NULL;
 }
 
-static void run_on_threads(const struct load *load, size_t slots, unsigned steps, unsigned drops) {
-    pthread_t threads[THREADS];
-    struct job jobs[THREADS];
-    for (unsigned i = 0; i < THREADS; i++) {
+static void run_on(unsigned count, const struct load *load, size_t slots, unsigned steps, unsigned drops) {
+    pthread_t threads[THREADS_MAX];
+    struct job jobs[THREADS_MAX];
+    for (unsigned i = 0; i < count; i++) {
         jobs[i] = (struct job){load, slots, steps * test_scale() / TEST_SLOWNESS, drops, i};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &jobs[i]), 0);
     }
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
     check_heap();
+}
+
+static void run_on_threads(const struct load *load, size_t slots, unsigned steps, unsigned drops) {
+    run_on(THREADS, load, slots, steps, drops);
 }
 
 static void interpreter_objects(void **state) {
@@ -80,12 +86,18 @@ static void everything_at_once(void **state) {
     run_on_threads(&load, 200, 12000, 4);
 }
 
+/* More threads than there are shards of parked runs: so what one frees, another has next. */
+static void buffers_come_and_go(void **state) {
+    (void)state;
+    static const struct load load = {33 * KIB, 500 * KIB, 0, 8, 0};
+    run_on(THREADS_MAX, &load, 2, 2000, 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interpreter_objects),
-        cmocka_unit_test(compiler_phases),
-        cmocka_unit_test(image_server),
-        cmocka_unit_test(everything_at_once),
+        cmocka_unit_test(interpreter_objects), cmocka_unit_test(compiler_phases),
+        cmocka_unit_test(image_server),        cmocka_unit_test(everything_at_once),
+        cmocka_unit_test(buffers_come_and_go),
     };
     return cmocka_run_group_tests_name("churn", tests, NULL, heap_is_sound);
 }
