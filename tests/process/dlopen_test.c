@@ -120,7 +120,7 @@ static int give_the_plugin_memory(void) {
 }
 
 static int free_a_stack_pointer(void) {
-    char local[64];
+    char local[64] = {0}; /* what lies before the pointer: libc takes it for a size, and may follow another */
     alarm(60);
     free(launder(local + 16));
     return 0;
