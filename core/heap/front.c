@@ -350,14 +350,23 @@ static HAK_NOINLINE void free_farther(void *block, hak_word word, const char *fu
     hak_push_own(block, header, HAK_HEADER_LIVE + class_idx, function);
 }
 
+/* The free of a block in a unit of kind EXTENT. Apart, so that other frees are spared the registers that this
+ * needs. */
+static HAK_NOINLINE void free_run(void *block, hak_word word, const char *function) {
+    if (!hak_front_put_latest(block, word)) {
+        free_farther(block, word, function);
+    }
+}
+
 HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function) {
     size_t live_header = (uint8_t)word;
     if (HAK_UNLIKELY(live_header - HAK_FIRST_SLAB_ROW >= HAK_CLASS_COUNT) ||
         HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP) || hak_child_is_pending()) {
-        if (hak_word_kind(word) == HAK_KIND_EXTENT && hak_front_put_latest(block, word)) {
-            return;
+        if (live_header == HAK_KIND_EXTENT) { /* the row of that kind */
+            free_run(block, word, function);
+        } else {
+            free_farther(block, word, function);
         }
-        free_farther(block, word, function);
         return;
     }
     hak_header *header;
