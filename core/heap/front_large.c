@@ -12,8 +12,7 @@ static void *out_of_memory(void) {
 }
 
 static void *try_large(size_t bytes, bool is_zeroed) {
-    bool is_zero;
-    return is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc(bytes, HAK_ALIGN_BYTES, &is_zero);
+    return is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc_other(bytes);
 }
 
 void *hak_front_alloc_large(size_t bytes, bool is_zeroed) {

@@ -84,6 +84,15 @@ void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero) {
     return fresh.block;
 }
 
+void *hak_large_alloc_other(size_t bytes) {
+    struct fresh fresh;
+    void *parked = hak_parked_take_other(bytes);
+    if (parked != NULL) {
+        return parked;
+    }
+    return alloc_fresh(bytes, HAK_ALIGN_BYTES, false, &fresh) ? fresh.block : NULL;
+}
+
 static bool holds_anything(const char *page) {
     for (size_t offset = 0; offset < hak_os_page_bytes(); offset += sizeof(uint64_t)) {
         uint64_t word;

@@ -28,6 +28,9 @@ extern _Atomic size_t hak_large_map_threshold;
  */
 void *hak_large_alloc(size_t bytes, size_t align, bool *is_zero);
 
+/* The same at the OS page's alignment for a request that hak_parked_take_latest() had nothing for. */
+void *hak_large_alloc_other(size_t bytes);
+
 /* The same at the OS page's alignment, the first `bytes` bytes zero; writes only to pages not known to be so.
  */
 void *hak_large_calloc(size_t bytes);

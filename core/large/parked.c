@@ -235,16 +235,22 @@ static void *take_from_rows(struct shard *shard, size_t bytes) {
     return found != 0 ? hand_out(found, mark) : NULL;
 }
 
-void *hak_parked_take(size_t bytes) {
+void *hak_parked_take_other(size_t bytes) {
     if (bytes > longest_bytes()) {
         return NULL;
     }
     struct shard *shard = own_shard();
+    bool was_due = thread_requests == UINT8_MAX; /* so that no latest run was looked at */
     if (HAK_UNLIKELY(shard == NULL) || is_time_for_slow(shard)) {
         return NULL;
     }
-    void *latest = hak_parked_take_latest(bytes);
+    void *latest = HAK_UNLIKELY(was_due) ? hak_parked_take_latest(bytes) : NULL;
     return latest != NULL ? latest : take_from_rows(shard, bytes);
+}
+
+void *hak_parked_take(size_t bytes) {
+    void *latest = hak_parked_take_latest(bytes);
+    return latest != NULL ? latest : hak_parked_take_other(bytes);
 }
 
 /* Whether such a run is to be parked in the shard. */

@@ -37,8 +37,9 @@
  */
 void *hak_parked_take(size_t bytes);
 
-/* The same from where a buffer at a time comes to lie: NULL says that the rest of it may be worth a look. */
+/* Its halves, in this order: from where a buffer at a time comes to lie, and from elsewhere. */
 void *hak_parked_take_latest(size_t bytes);
+void *hak_parked_take_other(size_t bytes);
 
 /*
  * Parks the run that starts at `p`, if it is handed out and its length is wanted; false: it is as it was.
