@@ -23,9 +23,9 @@
 #define ASKED_ONCE 0x8000u
 
 /*
- * The latest run goes out on loan while nothing else of its shard is, at up to so many times the length: so a
- * buffer at a time finds it, and of what is kept for long few lie in such. It makes room for another once it
- * is too long for so many.
+ * The latest run goes out on loan at up to so many times the length while nothing else of its shard is, or at
+ * up to twice the length while one other run is: so a buffer or two at a time find it, and of what is kept
+ * for long few lie in such. It makes room for another once it is too long for so many.
  */
 #define LATEST_FACTOR 4u
 #define TOO_LONG_MAX  16u
@@ -198,7 +198,7 @@ static void *hand_out(hak_parked_run run, uint16_t mark) {
 static bool may_lend_latest(struct shard *shard, size_t pages, size_t more_pages) {
     /* relaxed: a hint */
     return more_pages <= pages * (LATEST_FACTOR - 1) && hak_atomic_load_relaxed(&was_busy) &&
-           loans_out(shard) == 0;
+           loans_out(shard) < (more_pages <= pages ? 2 : 1);
 }
 
 void *hak_parked_take_latest(size_t bytes) {
