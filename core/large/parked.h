@@ -10,13 +10,13 @@
  * files. From when 8 MiB were live every length is wanted, since what is parked is little beside that; and
  * from when 512 runs were freed within 8 ms, up to a greater length, since buffers then come and go so fast
  * that the lock is what they wait for. A request takes a run that is at most an eighth longer than it needs;
- * after those 512, if there is none, one of up to twice its length, on loan. Few are out on loan at a time.
- * Those that never come back are forgotten by halves, one in 128 requests at most, so little memory lies
- * unused that way for long. For everybody else a parked run is a live one of its extent, only not handed out
- * (extent.h). Process-wide, in a shard for each processor or so, at least four, against threads that meet; so
- * memory does not grow with threads; each parks within a bound, for which older runs make room, and whatever
- * gives memory back empties them first. A run that is on its way to or from a shard when another thread forks
- * is nobody's in the child, which frees it.
+ * after those 512, if there is none, one of up to twice its length, the one in the slot of its own of up to
+ * four times, on loan. Few are out on loan at a time. Those that never come back are forgotten by halves, one
+ * in 128 requests at most, so little memory lies unused that way for long. For everybody else a parked run is
+ * a live one of its extent, only not handed out (extent.h). Process-wide, in a shard for each processor or
+ * so, at least four, against threads that meet; so memory does not grow with threads; each parks within a
+ * bound, for which older runs make room, and whatever gives memory back empties them first. A run that is on
+ * its way to or from a shard when another thread forks is nobody's in the child, which frees it.
  */
 #ifndef HAK_LARGE_PARKED_H
 #define HAK_LARGE_PARKED_H
@@ -55,7 +55,7 @@ bool hak_parked_put_latest(struct hak_extent *extent, void *p);
 /* So much is live now, in blocks of this floor, and so much may stay for that. Under hak_large_lock. */
 void hak_parked_note_live(size_t live_bytes, size_t share_bytes);
 
-/* A run on loan is at most so many times as long as what it was asked for; the latest one twice as many. */
+/* A run on loan is at most so many times as long as what it was asked for, but for the latest one. */
 #define HAK_PARKED_LOAN_FACTOR 2u
 
 /* Whether a run of `run_bytes` may serve a request of `bytes`, both whole OS pages, on loan. */
