@@ -1,8 +1,8 @@
 /*
  * front_large.h - how requests and frees come from the front to the large floor.
  *
- * A program that has one buffer after the other gets and frees it here without anything else
- * (large/parked.h): only what must be seen to first is asked.
+ * A program that has one buffer after the other gets and frees it here (large/parked.h): only what must be
+ * seen to first is asked.
  */
 #ifndef HAK_HEAP_FRONT_LARGE_H
 #define HAK_HEAP_FRONT_LARGE_H
@@ -12,9 +12,7 @@
 #include "heap/upkeep.h"
 #include "large/parked.h"
 
-/* A block of more than HAK_MID_MAX_BYTES; NULL with errno ENOMEM, after everything that can be given back
- * was.
- */
+/* A block of more than HAK_MID_MAX_BYTES; NULL with errno ENOMEM, once all that can go back is gone. */
 void *hak_front_alloc_large(size_t bytes, bool is_zeroed);
 
 /* The buffer that was freed last, for a request of so many bytes; NULL: hak_front_alloc_large(). */
