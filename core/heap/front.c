@@ -113,7 +113,7 @@ static bool take(unsigned class_idx, struct block_ref *ref) {
     return take_by(take_from_heap, class_idx, ref);
 }
 
-static void *out_of_memory(void) {
+void *hak_front_out_of_memory(void) {
     errno = ENOMEM;
     return NULL;
 }
@@ -126,7 +126,7 @@ HAK_ALWAYS_INLINE void *alloc_plain(size_t bytes) {
     unsigned class_idx = hak_class_of(bytes);
     struct block_ref ref;
     if (!take(class_idx, &ref)) {
-        return out_of_memory();
+        return hak_front_out_of_memory();
     }
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
     return ref.block;
@@ -136,7 +136,7 @@ void *hak_alloc_no_guest(size_t bytes) {
     unsigned class_idx = hak_class_of(bytes);
     struct block_ref ref;
     if (!take_by(take_no_guest_from_heap, class_idx, &ref)) {
-        return out_of_memory();
+        return hak_front_out_of_memory();
     }
     hak_cached_to_live(ref.header, HAK_HEADER_LIVE + class_idx);
     hak_fill_new(ref.block, bytes);
@@ -186,7 +186,7 @@ HAK_ALWAYS_INLINE void *calloc_plain(size_t bytes) {
     unsigned class_idx = hak_class_of(bytes);
     struct block_ref ref;
     if (!take(class_idx, &ref)) {
-        return out_of_memory();
+        return hak_front_out_of_memory();
     }
     /* relaxed: the block is this thread's */
     bool is_zero = hak_atomic_load_relaxed(ref.header) == HAK_HEADER_CACHED_ZERO;

@@ -43,6 +43,9 @@ extern _Atomic unsigned hak_front_modes_now;
  * operations. */
 struct heap *hak_front_heap(void);
 
+/* NULL, with errno ENOMEM. */
+void *hak_front_out_of_memory(void);
+
 HAK_INLINE unsigned hak_front_modes(void) {
     return hak_atomic_load_relaxed(&hak_front_modes_now); /* relaxed: threads may take a mode up late */
 }

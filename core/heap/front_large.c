@@ -4,12 +4,6 @@
 #include "heap/front_large.h"
 #include "heap/reclaim.h"
 #include "large/large.h"
-#include <errno.h>
-
-static void *out_of_memory(void) {
-    errno = ENOMEM;
-    return NULL;
-}
 
 static void *try_large(size_t bytes, bool is_zeroed) {
     return is_zeroed ? hak_large_calloc(bytes) : hak_large_alloc_other(bytes);
@@ -17,7 +11,7 @@ static void *try_large(size_t bytes, bool is_zeroed) {
 
 void *hak_front_alloc_large(size_t bytes, bool is_zeroed) {
     if (bytes > HAK_BLOCK_BYTES_MAX) {
-        return out_of_memory();
+        return hak_front_out_of_memory();
     }
     struct heap *heap = hak_front_heap();
     hak_upkeep_if_due(heap);
@@ -26,5 +20,5 @@ void *hak_front_alloc_large(size_t bytes, bool is_zeroed) {
         hak_reclaim_everything(heap);
         block = try_large(bytes, is_zeroed);
     }
-    return HAK_LIKELY(block != NULL) ? block : out_of_memory();
+    return HAK_LIKELY(block != NULL) ? block : hak_front_out_of_memory();
 }

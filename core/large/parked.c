@@ -119,22 +119,6 @@ static bool may_lend(struct shard *shard) {
     return hak_atomic_load_relaxed(&was_busy) && loans_out(shard) < LOANS_MAX;
 }
 
-/* A run for so many pages; *mark becomes what its number says beside its length. */
-static hak_parked_run find(struct shard *shard, unsigned pages, uint16_t *mark) {
-    /* Lengths that differ by an eighth are in one row or two that follow each other. */
-    unsigned most_pages = pages + (pages >> LONGER_SHIFT);
-    size_t lent_pages =
-        may_lend(shard) ? hak_smaller(pages * HAK_PARKED_LOAN_FACTOR, HAK_PARKED_PAGES_MAX) : 0;
-    hak_parked_run found =
-        hak_parked_slots_take(&shard->slots, pages, (unsigned)hak_larger(most_pages, lent_pages));
-    bool is_lent = hak_parked_run_pages(found) > most_pages;
-    if (is_lent) {
-        set_loans_out(shard, loans_out(shard) + 1);
-    }
-    *mark = is_lent ? HAK_HANDED_ON_LOAN : 0;
-    return found;
-}
-
 /* The longest run that is parked now, in bytes. */
 static size_t longest_bytes(void) {
     /* relaxed: any value stored meanwhile is a right one */
@@ -186,11 +170,14 @@ static bool is_time_for_slow(struct shard *shard) {
     return has_moved;
 }
 
-static void *hand_out(hak_parked_run run, uint16_t mark) {
+HAK_ALWAYS_INLINE void *hand_out(struct shard *shard, hak_parked_run run, bool is_lent) {
     void *p = hak_parked_run_address(run);
+    if (is_lent) {
+        set_loans_out(shard, loans_out(shard) + 1);
+    }
     /* relaxed: the caller's business until he hands the block on */
     hak_atomic_store_relaxed(&extent_at(p)->handed[page_of(p)].number,
-                             (uint16_t)hak_parked_run_pages(run) | mark);
+                             (uint16_t)hak_parked_run_pages(run) | (is_lent ? HAK_HANDED_ON_LOAN : 0));
     return p;
 }
 
@@ -218,10 +205,7 @@ void *hak_parked_take_latest(size_t bytes) {
         return NULL;
     }
     thread_requests++;
-    if (is_lent) {
-        set_loans_out(shard, loans_out(shard) + 1);
-    }
-    return hand_out(found, is_lent ? HAK_HANDED_ON_LOAN : 0);
+    return hand_out(shard, found, is_lent);
 }
 
 static void *take_from_rows(struct shard *shard, size_t bytes) {
@@ -230,9 +214,13 @@ static void *take_from_rows(struct shard *shard, size_t bytes) {
     if (!note_asked(shard, pages) || hak_parked_slots_seem_empty(&shard->slots)) {
         return NULL;
     }
-    uint16_t mark;
-    hak_parked_run found = find(shard, pages, &mark);
-    return found != 0 ? hand_out(found, mark) : NULL;
+    /* Lengths that differ by an eighth are in one row or two that follow each other. */
+    unsigned most_pages = pages + (pages >> LONGER_SHIFT);
+    size_t lent_pages =
+        may_lend(shard) ? hak_smaller(pages * HAK_PARKED_LOAN_FACTOR, HAK_PARKED_PAGES_MAX) : 0;
+    hak_parked_run found =
+        hak_parked_slots_take(&shard->slots, pages, (unsigned)hak_larger(most_pages, lent_pages));
+    return found != 0 ? hand_out(shard, found, hak_parked_run_pages(found) > most_pages) : NULL;
 }
 
 void *hak_parked_take_other(size_t bytes) {

@@ -77,7 +77,7 @@ void hak_parked_flush(bool is_thorough);
 void hak_parked_reset(void);
 
 /* What is parked at this moment: exact while no other thread allocates or frees. A run that moves from one
- * shard to another meanwhile may count twice, or not at all. */
+ * slot to another meanwhile may count twice, or not at all. */
 struct hak_parked_sums {
     size_t blocks;
     size_t bytes;
