@@ -6,6 +6,7 @@
 #ifndef HAK_TESTS_PROCESS_PAGE_SIZE_CASES_H
 #define HAK_TESTS_PROCESS_PAGE_SIZE_CASES_H
 
+#include "base/config.h"
 #include "support/page_size.h"
 #include "support/rng.h"
 #include "support/slots.h"

@@ -12,10 +12,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "base/config.h"
-#include "support/target.h"
-#include "support/test.h"
-
 #include <elf.h>
 #include <stdint.h>
 #include <sys/auxv.h>
@@ -25,13 +21,6 @@
 
 extern unsigned long __getauxval(unsigned long type);
 unsigned long getauxval(unsigned long type);
-
-#define REQUIRE_PAGE_BYTES()                                                                                 \
-    do {                                                                                                     \
-        if (HAK_KNOWN_PAGE_SHIFT != 0 && !library_is_debug()) {                                              \
-            SKIP_BECAUSE("the flavour knows the page of this architecture");                                 \
-        }                                                                                                    \
-    } while (0)
 
 static _Atomic unsigned asked, unaligned;
 

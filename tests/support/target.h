@@ -62,4 +62,12 @@ int heap_is_sound(void **state);
         }                                                                                                    \
     } while (0)
 
+/* For what shows hakmem larger OS pages than there are; where it asks for their size (base/config.h). */
+#define REQUIRE_PAGE_BYTES()                                                                                 \
+    do {                                                                                                     \
+        if (HAK_KNOWN_PAGE_SHIFT != 0 && !library_is_debug()) {                                              \
+            SKIP_BECAUSE("the flavour knows the page of this architecture");                                 \
+        }                                                                                                    \
+    } while (0)
+
 #endif

@@ -17,6 +17,7 @@
 #include "support/child.h"
 #include "support/pattern.h"
 #include "support/rng.h"
+#include "support/target.h"
 #include "support/test.h"
 #include <elf.h>
 #include <errno.h>
@@ -50,9 +51,7 @@ unsigned long getauxval(unsigned long type) {
 /* Runs this whole suite again with another OS page size, if the flavour asks for it; the suite leaves out
  * what needs the real one. */
 static inline void run_with_pages(const char *setting) {
-    if (HAK_KNOWN_PAGE_SHIFT != 0) {
-        SKIP_BECAUSE("the flavour knows the page of this architecture");
-    }
+    REQUIRE_PAGE_BYTES();
     static struct child child;
     child = (struct child){.program = own_path(), .environment = {setting}};
     child_run(&child);

@@ -10,7 +10,6 @@
 #include "large/extent.h"
 #include "large/parked.h"
 #include "support/slots.h"
-#include "support/target.h"
 #include <pthread.h>
 #include <sched.h>
 
@@ -131,19 +130,27 @@ static void after_the_look(void) {
     (void)hak_large_trim(0);
 }
 
-/* A request of `pages` with only a run of `parked_pages` parked: what it gets; whether that is the run. */
-static char *request_beside(unsigned pages, unsigned parked_pages, bool *is_taken) {
+/* A request of `pages`, with a run of `parked_pages` parked at `p`: what it gets; whether that is the run. */
+static char *request_with(unsigned pages, const char *p, unsigned parked_pages, bool *is_taken) {
     size_t page_bytes = hak_os_page_bytes();
-    char *p = must_alloc(parked_pages * page_bytes);
-    release(p);
-    CHECK(parked_blocks() == 1);
+    size_t parked = parked_blocks();
     char *q = must_alloc(pages * page_bytes);
-    *is_taken = parked_blocks() == 0;
+    *is_taken = parked_blocks() == parked - 1;
+    CHECK(*is_taken || parked_blocks() == parked);
     CHECK(*is_taken == (q == p));
     CHECK(usable(q) == (*is_taken ? parked_pages : pages) * page_bytes);
     check_sound();
     (void)hak_large_trim(0);
     return q;
+}
+
+/* The same with that run parked alone, where the latest is. */
+static char *request_beside(unsigned pages, unsigned parked_pages, bool *is_taken) {
+    size_t page_bytes = hak_os_page_bytes();
+    char *p = must_alloc(parked_pages * page_bytes);
+    release(p);
+    CHECK(parked_blocks() == 1);
+    return request_with(pages, p, parked_pages, is_taken);
 }
 
 /* The same with the run in its row, since the place of the latest is taken by one that is of no use to it. */
@@ -154,12 +161,7 @@ static char *request_beside_in_row(unsigned pages, unsigned parked_pages, bool *
     CHECK(parked_blocks() == 1);
     release(p);
     CHECK(parked_blocks() == 2);
-    char *q = must_alloc(pages * page_bytes);
-    *is_taken = parked_blocks() == 1;
-    CHECK(*is_taken == (q == p));
-    check_sound();
-    (void)hak_large_trim(0);
-    return q;
+    return request_with(pages, p, parked_pages, is_taken);
 }
 
 /* Whether such a request takes the run. */
