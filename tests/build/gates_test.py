@@ -20,13 +20,13 @@ LIBRARY = os.path.join(os.environ["TEST_ROOT"], "libhakmem.so")
 # Instructions of a hit, its return included. malloc and free of 64 bytes together are the pair of bench/instr.
 MOST = {
     "malloc": 18,
-    "free": 29,
+    "free": 30,
     "_Znwm": 18,
     "_Znam": 22,  # whether the program has replaced those that it is defined by: four, also below
-    "_ZdlPv": 29,
-    "_ZdaPv": 33,
-    "_ZdlPvm": 36,  # and the size is kept for the slow path, where checked mode looks at it
-    "_ZdaPvm": 39,
+    "_ZdlPv": 30,
+    "_ZdaPv": 34,
+    "_ZdlPvm": 37,  # and the size is kept for the slow path, where checked mode looks at it
+    "_ZdaPvm": 40,
 }
 FORBIDDEN = re.compile(r"(call|push|pop|enter|leave|loop|rep|lock|xchg|cmpxchg|mfence|prefetch)")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
