@@ -23,11 +23,13 @@
 /* How far a class swings, see width.h. Owner: the heap's thread. */
 struct class_width {
     uint16_t spilled_blocks; /* since the last row of refills */
-    uint16_t swing_blocks;   /* spilled by the smallest of the deep swings in a row */
+    uint16_t swing_blocks;   /* spilled by the smallest of the swings in a row */
     uint16_t least_blocks;   /* in the cache at looks: fewest, */
     uint16_t most_blocks;    /* and most */
     uint8_t looks;           /* of that, so far */
     uint8_t swings;          /* deep ones in a row */
+    uint8_t shallow;         /* those of at most half the capacity, in a row */
+    uint8_t halves;          /* of these, those of half of it, in a row */
     uint8_t doublings;       /* of the plain bound */
     uint8_t proofs;          /* times that few blocks were not enough, up to those that double the bound */
     bool is_ending;          /* spills narrow the cache until the next row of refills */

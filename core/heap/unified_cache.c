@@ -200,10 +200,19 @@ static void shrink(struct heap *heap, unsigned class_idx, unsigned capacity, uns
     (void)resize(heap, class_idx, capacity);
 }
 
-/* How many blocks a spill of a full cache returns: the older half, but few in debt. */
+/*
+ * How many blocks a spill of a full cache returns: the older half, but few in debt. Where swings have been
+ * shallow the first two in a row return a quarter of that and the third the rest of it: if the first returned
+ * as much as refills bring, rows of allocations and frees that fit would spill and refill each time.
+ */
 static unsigned spill_count(struct heap *heap, unsigned class_idx, bool is_owed) {
     unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
-    return is_owed && half > SPILL_IN_DEBT ? SPILL_IN_DEBT : half;
+    unsigned spilled = heap->classes[class_idx].width.spilled_blocks;
+    unsigned count = half;
+    if (hak_width_is_shallow(heap, class_idx) && spilled < half) {
+        count = spilled < half / 2 ? half / 4 : half - spilled;
+    }
+    return is_owed && count > SPILL_IN_DEBT ? SPILL_IN_DEBT : count;
 }
 
 /* Takes the capacity one step down; what is at its least spills. */

@@ -14,6 +14,9 @@
 #define DOUBLINGS_MAX     3u
 #define SWINGS_TO_WIDEN   6u
 #define REFILLS_OF_SWING  3u
+#define SHALLOW_IN_ROW    8u  /* swings, until spills are in parts */
+#define HALVES_TO_WIDEN   24u /* of those, through half the capacity */
+#define REFILLS_OF_HALF   2u
 #define LOOKS_TO_NARROW   8u
 #define PROOFS_TO_DOUBLE  32u                   /* rows of refills that end at the bound, */
 #define FEW_BLOCKS        128u                  /* where it is fewer: chance alone moves as many to and fro */
@@ -131,13 +134,28 @@ static void widen(struct heap *heap, unsigned class_idx) {
     }
 }
 
-static void note_deep(struct heap *heap, unsigned class_idx, unsigned spilled) {
+bool hak_width_is_shallow(const struct heap *heap, unsigned class_idx) {
+    return heap->classes[class_idx].width.shallow >= SHALLOW_IN_ROW;
+}
+
+/* A swing through so many blocks and refills. */
+static void note_depth(struct heap *heap, unsigned class_idx, unsigned spilled) {
+    const struct class_state *state = &heap->classes[class_idx];
     struct class_width *width = &heap->classes[class_idx].width;
-    if (width->swings == 0 || spilled < width->swing_blocks) {
+    unsigned half = (state->capacity_blocks + 1) / 2;
+    bool is_shallow = state->capacity_blocks >= FEW_BLOCKS && spilled != 0 && spilled <= half;
+    width->shallow = !is_shallow ? 0 : width->shallow < SHALLOW_IN_ROW ? width->shallow + 1u : SHALLOW_IN_ROW;
+    bool is_half =
+        hak_width_is_shallow(heap, class_idx) && spilled == half && state->refills_in_row >= REFILLS_OF_HALF;
+    bool is_deep = spilled >= state->capacity_blocks && state->refills_in_row >= REFILLS_OF_SWING;
+    if ((width->swings == 0 && width->halves == 0) || spilled < width->swing_blocks) {
         width->swing_blocks = (uint16_t)spilled;
     }
-    if (++width->swings == SWINGS_TO_WIDEN) {
+    width->swings = is_deep ? width->swings + 1u : 0;
+    width->halves = is_half ? width->halves + 1u : 0;
+    if (width->swings == SWINGS_TO_WIDEN || width->halves == HALVES_TO_WIDEN) {
         width->swings = 0;
+        width->halves = 0;
         widen(heap, class_idx);
     }
 }
@@ -148,11 +166,7 @@ void hak_width_note_swing(struct heap *heap, unsigned class_idx) {
     unsigned spilled = width->spilled_blocks;
     width->spilled_blocks = 0;
     width->is_ending = false;
-    if (spilled >= state->capacity_blocks && state->refills_in_row >= REFILLS_OF_SWING) {
-        note_deep(heap, class_idx, spilled);
-    } else {
-        width->swings = 0;
-    }
+    note_depth(heap, class_idx, spilled);
     bool is_at_bound = state->capacity_blocks >= hak_width_capacity(heap, class_idx);
     if (is_at_bound && state->capacity_blocks < FEW_BLOCKS) {
         width->proofs += width->proofs < PROOFS_TO_DOUBLE;
@@ -268,6 +282,7 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
 void hak_width_narrow(struct heap *heap, unsigned class_idx) {
     struct class_width *width = &heap->classes[class_idx].width;
     width->swings = 0;
+    width->halves = 0;
     if (width->doublings != 0) {
         set_doublings(heap, class_idx, width->doublings - 1u);
     }
@@ -276,6 +291,7 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx) {
 void hak_width_end(struct heap *heap, unsigned class_idx) {
     struct class_width *width = &heap->classes[class_idx].width;
     width->swings = 0;
+    width->halves = 0;
     width->proofs = 0;
     set_doublings(heap, class_idx, 0);
     set_kept(width, 0);

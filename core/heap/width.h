@@ -9,6 +9,10 @@
  * by another, one refill in three by two others. Where the bound means few blocks, chance goes to and fro
  * over it too: 32 times double it, once.
  *
+ * Swings that spill at most half the capacity, eight in a row, may fit in it. From then on first spills are
+ * small, so that those that do are soon served by the cache alone; and 24 that go through half the capacity
+ * all the same widen the bound as well.
+ *
  * What does not swing but ends: spills in a row, without a refill, that go through twice the capacity, for
  * the first time in a second. The program then frees what it may never need again, in whatever order, and
  * each block that stays in a cache pins an OS page; so each further spill of the row narrows the cache, down
@@ -45,6 +49,9 @@ unsigned hak_width_least_at_end(const struct heap *heap, unsigned class_idx);
 
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);
+
+/* Whether the class has swung by little for some time, so that its spills should begin with few blocks. */
+bool hak_width_is_shallow(const struct heap *heap, unsigned class_idx);
 
 /* The cache is empty: it keeps nothing from going back, and no row of frees goes on. */
 void hak_width_note_empty(struct heap *heap, unsigned class_idx);

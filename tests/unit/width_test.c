@@ -30,6 +30,7 @@
 #define ALL_WIDER    (4 * MIB) /* than plain, all classes of a thread */
 #define SWINGS       20u       /* more than it takes */
 #define PROOFS       6u
+#define HALF_PROOFS  24u
 #define LOOKS        8u
 #define BLOCKS_MAX   8192u
 
@@ -107,9 +108,41 @@ static void what_swings_a_little_stays_plain(void **state) {
     const unsigned c = CLASS_OF_768;
     const unsigned plain = plain_capacity(c);
     for (unsigned i = 0; i < 10; i++) {
-        swing_often(c, plain + plain * 2 / 5);
+        swing_often(c, plain + plain / 16);
     }
     assert_int_equal(capacity(c), plain);
+}
+
+static void what_swings_half_as_deep_has_to_do_so_longer(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_320;
+    const unsigned plain = plain_capacity(c), deeper = plain * 4 / 3;
+    swing_often(c, plain + plain / 16);
+    for (unsigned times = 0; times < 2; times++) {
+        for (unsigned i = 0; i + 2 < HALF_PROOFS; i++) {
+            swing(c, deeper);
+        }
+        assert_int_equal(capacity(c), plain);
+        swing(c, plain + plain / 16);
+        swing(c, plain + plain / 16); /* the swing before, and one that is none */
+    }
+    for (unsigned i = 0; i <= HALF_PROOFS; i++) {
+        swing(c, deeper);
+    }
+    assert_int_equal(capacity(c), wide_capacity(c, 1));
+    uint64_t before = slow_operations(c);
+    swing_often(c, deeper);
+    assert_in_range(slow_operations(c) - before, 0, 2);
+}
+
+/* A quarter less than the capacity: the first spill takes less than what the refills bring. */
+static void what_swings_within_the_capacity_comes_to_rest(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_32, count = 1600;
+    swing_often(c, count);
+    uint64_t before = slow_operations(c);
+    swing_often(c, count);
+    assert_in_range(slow_operations(c) - before, 0, 2);
 }
 
 static void what_moves_by_chance_stays_plain(void **state) {
@@ -335,6 +368,8 @@ int main(void) {
         TEST(the_bound_widens_as_far_as_swings_go),
         TEST(each_of_the_swings_has_to_be_deep),
         TEST(what_swings_a_little_stays_plain),
+        TEST(what_swings_half_as_deep_has_to_do_so_longer),
+        TEST(what_swings_within_the_capacity_comes_to_rest),
         TEST(what_moves_by_chance_stays_plain),
         TEST(memory_that_is_to_go_back_ends_it_step_by_step),
         TEST(a_class_that_has_stopped_swinging_is_narrowed),
