@@ -12,6 +12,7 @@
 #include "heap/heap.h"
 #include "heap/unified_cache.h"
 #include "heap/upkeep.h"
+#include "heap/width.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
 #include "slab/retention.h"
@@ -143,6 +144,22 @@ static void what_swings_within_the_capacity_comes_to_rest(void **state) {
     uint64_t before = slow_operations(c);
     swing_often(c, count);
     assert_in_range(slow_operations(c) - before, 0, 2);
+}
+
+/* What swung by little in many blocks may have come down to few, of which a part is none. */
+static void a_spill_makes_room_in_a_cache_of_few_blocks(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_32768;
+    struct heap *heap = hak_heap_attach();
+    assert_true(hak_cache_make_hot(heap, c, 0));
+    heap->classes[c].width.shallow = UINT8_MAX;
+    assert_true(hak_width_is_shallow(heap, c));
+    const unsigned count = capacity(c) + 1;
+    blocks_take(blocks, count, hak_class_block_bytes[c]);
+    hak_cache_flush(heap, c, true);
+    heap->classes[c].refills_in_row = 0; /* a row of frees goes on */
+    blocks_free(blocks, count);
+    assert_in_range(hak_cache_count(heap, c), 1, capacity(c));
 }
 
 static void what_moves_by_chance_stays_plain(void **state) {
@@ -370,6 +387,7 @@ int main(void) {
         TEST(what_swings_a_little_stays_plain),
         TEST(what_swings_half_as_deep_has_to_do_so_longer),
         TEST(what_swings_within_the_capacity_comes_to_rest),
+        TEST(a_spill_makes_room_in_a_cache_of_few_blocks),
         TEST(what_moves_by_chance_stays_plain),
         TEST(memory_that_is_to_go_back_ends_it_step_by_step),
         TEST(a_class_that_has_stopped_swinging_is_narrowed),
