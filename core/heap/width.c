@@ -14,8 +14,9 @@
 #define DOUBLINGS_MAX     3u
 #define SWINGS_TO_WIDEN   6u
 #define REFILLS_OF_SWING  3u
-#define SHALLOW_IN_ROW    8u  /* swings, until spills are in parts */
-#define HALVES_TO_WIDEN   24u /* of those, through half the capacity */
+#define SHALLOW_IN_ROW    8u  /* swings, until spills are in parts, */
+#define SHALLOW_TO_LAST   24u /* and until they are no more: that did not help */
+#define HALVES_TO_WIDEN   12u /* of those in between, through half the capacity */
 #define REFILLS_OF_HALF   2u
 #define LOOKS_TO_NARROW   8u
 #define PROOFS_TO_DOUBLE  32u                   /* rows of refills that end at the bound, */
@@ -135,7 +136,8 @@ static void widen(struct heap *heap, unsigned class_idx) {
 }
 
 bool hak_width_is_shallow(const struct heap *heap, unsigned class_idx) {
-    return heap->classes[class_idx].width.shallow >= SHALLOW_IN_ROW;
+    unsigned shallow = heap->classes[class_idx].width.shallow;
+    return shallow >= SHALLOW_IN_ROW && shallow < SHALLOW_TO_LAST;
 }
 
 /* A swing through so many blocks and refills. */
@@ -144,7 +146,7 @@ static void note_depth(struct heap *heap, unsigned class_idx, unsigned spilled) 
     struct class_width *width = &heap->classes[class_idx].width;
     unsigned half = (state->capacity_blocks + 1) / 2;
     bool is_shallow = state->capacity_blocks >= FEW_BLOCKS && spilled != 0 && spilled <= half;
-    width->shallow = !is_shallow ? 0 : width->shallow < SHALLOW_IN_ROW ? width->shallow + 1u : SHALLOW_IN_ROW;
+    width->shallow = !is_shallow ? 0 : (uint8_t)hak_smaller(width->shallow + 1u, SHALLOW_TO_LAST);
     bool is_half =
         hak_width_is_shallow(heap, class_idx) && spilled == half && state->refills_in_row >= REFILLS_OF_HALF;
     bool is_deep = spilled >= state->capacity_blocks && state->refills_in_row >= REFILLS_OF_SWING;

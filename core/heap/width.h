@@ -9,9 +9,9 @@
  * by another, one refill in three by two others. Where the bound means few blocks, chance goes to and fro
  * over it too: 32 times double it, once.
  *
- * Swings that spill at most half the capacity, eight in a row, may fit in it. From then on first spills are
- * small, so that those that do are soon served by the cache alone; and 24 that go through half the capacity
- * all the same widen the bound as well.
+ * Swings that spill at most half the capacity, eight in a row, may fit in it. The next 16 first spills are
+ * small, so that those that do are soon served by the cache alone; and twelve that go through half the
+ * capacity all the same widen the bound as well.
  *
  * What does not swing but ends: spills in a row, without a refill, that go through twice the capacity, for
  * the first time in a second. The program then frees what it may never need again, in whatever order, and

@@ -120,7 +120,7 @@ static void cache_of_few_blocks_grows_over_its_bound_on_proof(void **state) {
     }
     for (unsigned i = 0; i < 100; i++) {
         assert_int_equal(capacity_after_ping_pong(heap, CLASS_OF_32768), 8);
-        if (i < 24) { /* then it counts as a swing, see width.h */
+        if (i < 16) { /* then it counts as a swing, see width.h */
             assert_in_range(capacity_after_ping_pong(heap, CLASS_OF_1024), FIRST, 128);
         }
     }

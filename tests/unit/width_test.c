@@ -31,7 +31,7 @@
 #define ALL_WIDER    (4 * MIB) /* than plain, all classes of a thread */
 #define SWINGS       20u       /* more than it takes */
 #define PROOFS       6u
-#define HALF_PROOFS  24u
+#define HALF_PROOFS  20u /* eight of them until they count */
 #define LOOKS        8u
 #define BLOCKS_MAX   8192u
 
@@ -118,16 +118,16 @@ static void what_swings_half_as_deep_has_to_do_so_longer(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_320;
     const unsigned plain = plain_capacity(c), deeper = plain * 4 / 3;
-    swing_often(c, plain + plain / 16);
+    swing_often(c, plain); /* grown to its bound */
     for (unsigned times = 0; times < 2; times++) {
+        swing(c, plain * 4);
         for (unsigned i = 0; i + 2 < HALF_PROOFS; i++) {
             swing(c, deeper);
         }
         assert_int_equal(capacity(c), plain);
-        swing(c, plain + plain / 16);
-        swing(c, plain + plain / 16); /* the swing before, and one that is none */
     }
-    for (unsigned i = 0; i <= HALF_PROOFS; i++) {
+    swing(c, plain * 4);
+    for (unsigned i = 0; i <= HALF_PROOFS + 1; i++) {
         swing(c, deeper);
     }
     assert_int_equal(capacity(c), wide_capacity(c, 1));
@@ -152,7 +152,7 @@ static void a_spill_makes_room_in_a_cache_of_few_blocks(void **state) {
     const unsigned c = CLASS_OF_32768;
     struct heap *heap = hak_heap_attach();
     assert_true(hak_cache_make_hot(heap, c, 0));
-    heap->classes[c].width.shallow = UINT8_MAX;
+    heap->classes[c].width.shallow = 8;
     assert_true(hak_width_is_shallow(heap, c));
     const unsigned count = capacity(c) + 1;
     blocks_take(blocks, count, hak_class_block_bytes[c]);
