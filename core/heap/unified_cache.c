@@ -20,7 +20,6 @@
 #define ROW_TO_GROW    16u    /* refills in a row, without a spill, that make a cache grow too */
 #define EXPORT_BYTES   32768u /* of blocks in a refill of a class that exports (supply.h), */
 #define SHARED_BYTES   16384u /* and where it shares */
-#define PARTS_FROM     16u    /* blocks that may be spilled in parts */
 #define SPILL_IN_DEBT                                                                                        \
     2u /* blocks that a spill returns while earlier ones have left more to purge than it may */
 
@@ -201,18 +200,9 @@ static void shrink(struct heap *heap, unsigned class_idx, unsigned capacity, uns
     (void)resize(heap, class_idx, capacity);
 }
 
-/*
- * How many blocks a spill of a full cache returns: the older half, but few in debt. Where swings have been
- * shallow the first two in a row return a quarter of that and the third the rest of it: if the first returned
- * as much as refills bring, rows of allocations and frees that fit would spill and refill each time.
- */
+/* How many blocks a spill of a full cache returns: of the older half, but few in debt. */
 static unsigned spill_count(struct heap *heap, unsigned class_idx, bool is_owed) {
-    unsigned half = (hak_cache_count(heap, class_idx) + 1) / 2;
-    unsigned spilled = heap->classes[class_idx].width.spilled_blocks;
-    unsigned count = half;
-    if (half >= PARTS_FROM && hak_width_is_shallow(heap, class_idx) && spilled < half) {
-        count = spilled < half / 2 ? half / 4 : half - spilled;
-    }
+    unsigned count = hak_width_spill(heap, class_idx, (hak_cache_count(heap, class_idx) + 1) / 2);
     return is_owed && count > SPILL_IN_DEBT ? SPILL_IN_DEBT : count;
 }
 

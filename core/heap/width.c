@@ -14,6 +14,7 @@
 #define DOUBLINGS_MAX     3u
 #define SWINGS_TO_WIDEN   6u
 #define REFILLS_OF_SWING  3u
+#define PARTS_FROM        16u /* blocks that may be spilled in parts */
 #define SHALLOW_IN_ROW    8u  /* swings, until spills are in parts, */
 #define SHALLOW_TO_LAST   24u /* and until they are no more: that did not help */
 #define HALVES_TO_WIDEN   12u /* of those in between, through half the capacity */
@@ -135,9 +136,23 @@ static void widen(struct heap *heap, unsigned class_idx) {
     }
 }
 
-bool hak_width_is_shallow(const struct heap *heap, unsigned class_idx) {
-    unsigned shallow = heap->classes[class_idx].width.shallow;
-    return shallow >= SHALLOW_IN_ROW && shallow < SHALLOW_TO_LAST;
+static bool spills_in_parts(const struct class_width *width) {
+    return width->shallow >= SHALLOW_IN_ROW && width->shallow < SHALLOW_TO_LAST;
+}
+
+unsigned hak_width_spill(const struct heap *heap, unsigned class_idx, unsigned half) {
+    const struct class_width *width = &heap->classes[class_idx].width;
+    unsigned spilled = width->spilled_blocks;
+    if (half < PARTS_FROM || !spills_in_parts(width) || spilled >= half) {
+        return half;
+    }
+    return spilled < half / 2 ? half / 4 : half - spilled;
+}
+
+/* No swing counts any more towards a wider bound. */
+static void forget_swings(struct class_width *width) {
+    width->swings = 0;
+    width->halves = 0;
 }
 
 /* A swing through so many blocks and refills. */
@@ -147,8 +162,7 @@ static void note_depth(struct heap *heap, unsigned class_idx, unsigned spilled) 
     unsigned half = (state->capacity_blocks + 1) / 2;
     bool is_shallow = state->capacity_blocks >= FEW_BLOCKS && spilled != 0 && spilled <= half;
     width->shallow = !is_shallow ? 0 : (uint8_t)hak_smaller(width->shallow + 1u, SHALLOW_TO_LAST);
-    bool is_half =
-        hak_width_is_shallow(heap, class_idx) && spilled == half && state->refills_in_row >= REFILLS_OF_HALF;
+    bool is_half = spills_in_parts(width) && spilled == half && state->refills_in_row >= REFILLS_OF_HALF;
     bool is_deep = spilled >= state->capacity_blocks && state->refills_in_row >= REFILLS_OF_SWING;
     if ((width->swings == 0 && width->halves == 0) || spilled < width->swing_blocks) {
         width->swing_blocks = (uint16_t)spilled;
@@ -156,8 +170,7 @@ static void note_depth(struct heap *heap, unsigned class_idx, unsigned spilled) 
     width->swings = is_deep ? width->swings + 1u : 0;
     width->halves = is_half ? width->halves + 1u : 0;
     if (width->swings == SWINGS_TO_WIDEN || width->halves == HALVES_TO_WIDEN) {
-        width->swings = 0;
-        width->halves = 0;
+        forget_swings(width);
         widen(heap, class_idx);
     }
 }
@@ -283,8 +296,7 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
 
 void hak_width_narrow(struct heap *heap, unsigned class_idx) {
     struct class_width *width = &heap->classes[class_idx].width;
-    width->swings = 0;
-    width->halves = 0;
+    forget_swings(width);
     if (width->doublings != 0) {
         set_doublings(heap, class_idx, width->doublings - 1u);
     }
@@ -292,8 +304,7 @@ void hak_width_narrow(struct heap *heap, unsigned class_idx) {
 
 void hak_width_end(struct heap *heap, unsigned class_idx) {
     struct class_width *width = &heap->classes[class_idx].width;
-    width->swings = 0;
-    width->halves = 0;
+    forget_swings(width);
     width->proofs = 0;
     set_doublings(heap, class_idx, 0);
     set_kept(width, 0);

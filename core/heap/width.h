@@ -9,9 +9,10 @@
  * by another, one refill in three by two others. Where the bound means few blocks, chance goes to and fro
  * over it too: 32 times double it, once.
  *
- * Swings that spill at most half the capacity, eight in a row, may fit in it. The next 16 first spills are
- * small, so that those that do are soon served by the cache alone; and twelve that go through half the
- * capacity all the same widen the bound as well.
+ * Swings that spill at most half the capacity, eight in a row, may fit in it: if the first spill returned as
+ * much as refills bring, those that do would spill and refill each time. The next 16 first spills are small,
+ * so that they are soon served by the cache alone; and twelve that go through half the capacity all the same
+ * widen the bound as well.
  *
  * What does not swing but ends: spills in a row, without a refill, that go through twice the capacity, for
  * the first time in a second. The program then frees what it may never need again, in whatever order, and
@@ -50,8 +51,9 @@ unsigned hak_width_least_at_end(const struct heap *heap, unsigned class_idx);
 /* A row of refills has ended: the cache is full. Its capacity may be larger from now on. */
 void hak_width_note_swing(struct heap *heap, unsigned class_idx);
 
-/* Whether the class has swung by little for some time, so that its spills should begin with few blocks. */
-bool hak_width_is_shallow(const struct heap *heap, unsigned class_idx);
+/* How many of the `half` blocks that are its older half a full cache should spill: after shallow swings the
+ * first two spills of a row return a quarter of them and the third the rest. */
+unsigned hak_width_spill(const struct heap *heap, unsigned class_idx, unsigned half);
 
 /* The cache is empty: it keeps nothing from going back, and no row of frees goes on. */
 void hak_width_note_empty(struct heap *heap, unsigned class_idx);
