@@ -48,6 +48,16 @@ HAK_ALWAYS_INLINE uintptr_t hak_in_register(uintptr_t value) {
     return value;
 }
 
+/*
+ * The compiler forgets what it read from memory. What changes there next is then added to in place, one
+ * instruction on x86-64 in place of two.
+ */
+HAK_ALWAYS_INLINE void hak_read_anew(void) {
+#if defined(__x86_64__)
+    __asm__("" ::: "memory");
+#endif
+}
+
 #define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

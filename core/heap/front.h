@@ -194,6 +194,13 @@ HAK_ALWAYS_INLINE void hak_count_free(size_t class_idx) {
     }
 }
 
+/* The class's top block leaves its cache. */
+HAK_ALWAYS_INLINE void hak_drop_top(size_t live_header) {
+    hak_read_anew();
+    hak_tls.top[live_header - HAK_HEADER_LIVE]--;
+    hak_count_hit(live_header - HAK_HEADER_LIVE);
+}
+
 /* `miss` does what the hit path cannot, by a tail call. */
 HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t bytes)) {
     if (HAK_UNLIKELY(--hak_tls.until_slow < 0)) {
@@ -208,8 +215,7 @@ HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t byt
         return miss(bytes);
     }
     live_header = hak_in_register(live_header);
-    hak_tls.top[live_header - HAK_HEADER_LIVE] = top;
-    hak_count_hit(live_header - HAK_HEADER_LIVE);
+    hak_drop_top(live_header);
     hak_cached_to_live(top->header, live_header);
     return top->block;
 }
@@ -235,8 +241,7 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
         return hak_calloc_slow(bytes);
     }
     live_header = hak_in_register(live_header);
-    hak_tls.top[live_header - HAK_HEADER_LIVE] = top;
-    hak_count_hit(live_header - HAK_HEADER_LIVE);
+    hak_drop_top(live_header);
     /* relaxed: the block is this thread's */
     bool is_zero = hak_atomic_load_relaxed(top->header) == HAK_HEADER_CACHED_ZERO;
     hak_cached_to_live(top->header, live_header);
@@ -315,6 +320,7 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
         hak_free_far(block, word, function);
         return;
     }
+    __builtin_prefetch(block);
     hak_header *header;
     if (HAK_UNLIKELY(!hak_first_is_live(registry, word, row, block, &header))) {
         hak_free_slow(block, function);
