@@ -91,10 +91,10 @@ $(BENCH_BUILD)/lib/%.o: bench/lib/%.c $(BENCH_HEADERS) bench/bench.mk
 	$(Q)$(CC) $(BENCH_CFLAGS) -c -o $@ $<
 
 # Static: its own peak RSS is then small enough not to hide a small program's.
-$(BENCH_BUILD)/launch: bench/tools/launch.c bench/bench.mk
+$(BENCH_BUILD)/launch: $(addprefix bench/tools/,launch.c room.c room.h clock.h) bench/bench.mk
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(BENCH_CFLAGS) -static -o $@ $<
+	$(Q)$(CC) $(BENCH_CFLAGS) -static -o $@ $(filter %.c,$^)
 
 $(BENCH_BUILD)/witness.so: bench/tools/witness.c bench/lib/provider.h bench/bench.mk
 	@mkdir -p $(@D)

@@ -92,7 +92,7 @@ def verdicts(results: dict) -> str:
         if b in mean["ratios"]:
             text.append(f"geometric mean of {label} over {mean['rows']} rows: {mean['ratios'][b]:.3f}")
     text.append(", ".join(f"{n} {word}" for word, n in sorted(counts.items())))
-    return "\n".join(text + table.noise_lines(results["noise"])) + "\n"
+    return "\n".join(text + table.trust_lines(results)) + "\n"
 
 
 def make_parser() -> argparse.ArgumentParser:

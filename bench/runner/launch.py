@@ -15,11 +15,11 @@ OUTPUT_KEPT_BYTES = 1 << 20
 
 @dataclass
 class Outcome:
-    """How a run ended. `status` is exit, signal, timeout, interrupted, no-exec or no-report."""
+    """How a run ended. `status` is exit, signal, timeout, interrupted, no-exec, no-report or old."""
 
     status: str
     value: int
-    usage: dict = field(default_factory=dict)  # as the launcher reports: wall_s, user_s, peak_rss_kib, ...
+    usage: dict = field(default_factory=dict)  # as the launcher reports: wall_s, user_s, room, ...
     output: int = -1  # memory file with standard output; close() gives it back
     errors: str = ""  # the end of standard error
 
@@ -37,6 +37,8 @@ class Outcome:
             return f"cannot be started: {os.strerror(self.value)}"
         if self.status == "interrupted":
             return "interrupted"
+        if self.status == "old":
+            return "the launcher is older than this runner; 'make bench-programs' builds it"
         return f"the launcher gave no report{said}"
 
     def read_output(self, limit: int = OUTPUT_KEPT_BYTES) -> bytes:
@@ -119,4 +121,6 @@ def run(
         usage = json.loads(text)
     except ValueError:
         return Outcome("no-report", 0, {}, out, errors)
+    if "room" not in usage:
+        return Outcome("old", 0, {}, out, errors)
     return Outcome(usage.pop("status"), usage.pop("value"), usage, out, errors)

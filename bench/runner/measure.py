@@ -1,9 +1,9 @@
 """Rounds over allocators: the samples.
 
 A round runs every allocator once, in an order shuffled anew, so that whatever drifts on the machine hits all
-of them. Iterations are found before the rounds and are the same for all; the runs that find them, and one
-more of every allocator, are the warm-up and are dropped. A failure takes its allocator out of the row, never
-the row or the run down.
+of them. A run that shared its core is repeated when its round is through. Iterations are found before the
+rounds and are the same for all; the runs that find them, and one more of every allocator, are the warm-up and
+are dropped. A failure takes its allocator out of the row, never the row or the run down.
 """
 
 import json
@@ -18,6 +18,8 @@ from .rows import Row, floor_row
 
 GROWTH_AT_MOST = 50
 FLOOR_NAME = "floor"
+ROOM_AT_LEAST = 0.8  # of the best room seen; with less a run is disturbed
+EXTRA_ROUNDS = 1.5  # of repeats in a row at most: beside 9 rounds, a sixth more
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Sample:
     metrics: Dict[str, dict] = field(default_factory=dict)
     points: list = field(default_factory=list)
 
+    @property
+    def room(self) -> float:
+        """How many additions a core did at a time before or after the run, whichever is less (tools/room.h)."""
+        return self.usage["room"]
+
     def value(self, key: str, clock: str) -> Optional[float]:
         if key == "time":
             return (self.cpu_s if clock == "cpu" else self.wall_s) * 1e9 / self.ops
@@ -56,11 +63,22 @@ class RowSamples:
     iterations: int = 0
     samples: Dict[str, List[Sample]] = field(default_factory=dict)  # by allocator
     failures: Dict[str, str] = field(default_factory=dict)  # by allocator: why it has no (more) samples
+    repeated: int = 0  # of the samples: their first run was disturbed
     is_complete: bool = False
 
 
 class RunFailed(Exception):
     """One run gave no result; the text says why."""
+
+
+def name_of(allocator: Optional[Allocator]) -> str:
+    return allocator.name if allocator else FLOOR_NAME
+
+
+def is_disturbed(sample: Sample, best_room: float) -> bool:
+    """Whether a core was shared that at other times was not. By the room alone: were the time asked too, what
+    is kept would depend on how it came out."""
+    return sample.room < ROOM_AT_LEAST * best_room
 
 
 def parse_result(text: bytes, allocator: Optional[Allocator]) -> dict:
@@ -85,6 +103,7 @@ class Runner:
         self.settings = settings
         self.on_run = on_run
         self.random = random.Random(settings.shuffle_seed)
+        self.best_room = 0.0  # of all runs so far
 
     def run_once(self, row: Row, allocator: Optional[Allocator], iterations: int) -> Sample:
         """One run; raises RunFailed. Without an allocator (the floor) none is preloaded nor asked for."""
@@ -113,11 +132,17 @@ class Runner:
             result["points"],
         )
 
+    def take_sample(self, row: Row, allocator: Optional[Allocator], iterations: int) -> Sample:
+        """One run whose room counts; raises RunFailed."""
+        sample = self.run_once(row, allocator, iterations)
+        self.best_room = max(self.best_room, sample.room)
+        return sample
+
     def find_iterations(self, row: Row, allocator: Optional[Allocator]) -> int:
         """Iterations with which a run lasts about the target: grown run by run, or cut down at once."""
         iterations = row.iterations
         for _ in range(12):
-            took = self.run_once(row, allocator, iterations).wall_s
+            took = self.take_sample(row, allocator, iterations).wall_s
             growth = self.settings.target_s / max(took, 1e-6)
             if growth < 0.5:
                 return max(1, int(iterations * growth))
@@ -137,7 +162,7 @@ class Runner:
                 if not is_grown:
                     result.iterations = self.find_iterations(row, allocator)
                     is_grown = True
-                sample = self.run_once(row, allocator, result.iterations)
+                sample = self.take_sample(row, allocator, result.iterations)
             except RunFailed as failed:
                 result.failures[allocator.name] = f"{failed} (in the warm-up)"
                 continue
@@ -149,23 +174,35 @@ class Runner:
             shrink = max(self.settings.row_cap_s / whole_s, min(1.0, self.settings.target_s / 3 / fastest_s))
             result.iterations = max(1, int(result.iterations * shrink))
 
+    def run_round(
+        self, row: Row, order: List[Optional[Allocator]], result: RowSamples, number: int, what: str
+    ) -> List[Optional[Allocator]]:
+        """Runs these, each in place of the sample that it already has of this round; returns the disturbed."""
+        for allocator in order:
+            name = name_of(allocator)
+            self.on_run(row.name, name, what)
+            try:
+                sample = self.take_sample(row if allocator else floor_row(row), allocator, result.iterations)
+            except RunFailed as failed:
+                result.failures[name] = f"{failed} (in round {number})"
+                continue
+            result.samples.setdefault(name, [])[number - 1 :] = [sample]
+        going_on = [a for a in order if name_of(a) not in result.failures]
+        return [a for a in going_on if is_disturbed(result.samples[name_of(a)][-1], self.best_room)]
+
     def run_rounds(self, row: Row, allocators: List[Allocator], result: RowSamples) -> None:
         rounds = 1 if row.is_single else self.settings.rounds
-        floor = floor_row(row) if row.floor else None
+        everyone: List[Optional[Allocator]] = [*allocators, None] if row.floor else list(allocators)
+        repeats_left = int(EXTRA_ROUNDS * len(everyone)) if row.is_timed else 0
         for number in range(1, rounds + 1):
-            order: List[Optional[Allocator]] = [a for a in allocators if a.name not in result.failures]
-            if floor is not None and FLOOR_NAME not in result.failures:
-                order.append(None)
+            order = [a for a in everyone if name_of(a) not in result.failures]
             self.random.shuffle(order)
-            for allocator in order:
-                name = allocator.name if allocator else FLOOR_NAME
-                self.on_run(row.name, name, f"round {number}/{rounds}")
-                try:
-                    sample = self.run_once(row if allocator else floor, allocator, result.iterations)
-                except RunFailed as failed:
-                    result.failures[name] = f"{failed} (in round {number})"
-                    continue
-                result.samples.setdefault(name, []).append(sample)
+            what = f"round {number}/{rounds}"
+            disturbed = self.run_round(row, order, result, number, what)[:repeats_left]
+            result.repeated += len(disturbed)
+            while disturbed:
+                repeats_left -= len(disturbed)
+                disturbed = self.run_round(row, disturbed, result, number, f"{what} again")[:repeats_left]
 
     def measure(self, row: Row, allocators: List[Allocator], result: RowSamples) -> None:
         """Fills `result`, which keeps what there is when this is interrupted."""

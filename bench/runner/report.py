@@ -41,6 +41,9 @@ def _notes(results: dict) -> List[str]:
         kind = "" if noise["is_passed"] else " warn"
         text = " ".join(escape(line.strip()) for line in table.noise_lines(noise))
         notes.append(f'<p class="note{kind}">{text}</p>')
+    neighbours = table.neighbour_lines(results.get("neighbours"))
+    if neighbours:
+        notes.append(f'<p class="note">{escape(" ".join(map(str.strip, neighbours)))}</p>')
     failures = table.failure_lines(results)[1:-1]
     if failures:
         notes.append(

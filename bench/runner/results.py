@@ -10,7 +10,7 @@ import json
 import os
 from typing import Callable, List
 
-FORMAT = 1
+FORMAT = 1  # fields that files of before lack are read with get()
 
 
 class ResultsError(Exception):
@@ -37,6 +37,7 @@ def as_csv(results: dict) -> str:
             "is_best",
             "is_tied",
             "failure",
+            "runs_disturbed",
         ]
     )
     for row in results["rows"]:
@@ -56,6 +57,7 @@ def as_csv(results: dict) -> str:
                         int(name == line["best"]),
                         int(name in line["tied"]),
                         row["failures"].get(name, ""),
+                        row.get("disturbed", {}).get(name, ""),
                     ]
                 )
     return out.getvalue()

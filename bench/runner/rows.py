@@ -41,6 +41,11 @@ class Row:
     floor: Optional[str] = None  # mode of the floor program that runs the same loop
     group: Optional[str] = None  # rows of one group differ in their threads: the scaling chart
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether a figure of it is a time, which a busy neighbour changes; memory it does not."""
+        return any(line.unit == "ns" for line in self.lines)
+
     def arguments(self, iterations: int) -> List[str]:
         args = [str(iterations), str(self.working_set), str(self.seed)]
         if self.threads is not None:

@@ -61,7 +61,7 @@ def frozen(plan: Plan):
 
 
 def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
-    """The samples of every row, and whether all rows were reached."""
+    """The samples of every row, the best room that a run saw, and whether the rest of the rows is missing."""
     everyone = list(plan.allocators)
     if plan.has_noise_check:
         everyone.append(next(a for a in everyone if a.name == plan.baseline).twin())
@@ -75,9 +75,9 @@ def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
             runner.measure(row, everyone if not row.is_single else plan.allocators, measured[-1])
             failed = ", ".join(f"{n}: {why}" for n, why in measured[-1].failures.items())
             progress.row_done(row.name, f" ({failed})" if failed else "")
-        return measured, False
+        return measured, runner.best_room, False
     except KeyboardInterrupt:
-        return measured, True
+        return measured, runner.best_room, True
     finally:
         progress.close()
 
@@ -94,12 +94,17 @@ def shown(plan: Plan) -> List[dict]:
 
 
 def build_results(
-    plan: Plan, measured: List[RowSamples], is_partial: bool, header: dict, took_s: float
+    plan: Plan,
+    measured: List[RowSamples],
+    best_room: float,
+    is_partial: bool,
+    header: dict,
+    took_s: float,
 ) -> dict:
     names = [a.name for a in plan.allocators]
     twin = f"{plan.baseline} again" if plan.has_noise_check else None
     rows = [
-        analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha)
+        analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha, best_room)
         for m in measured
         if m.samples or m.failures
     ]
@@ -121,6 +126,7 @@ def build_results(
         "rows": rows,
         "means": analysis.means([r for r in rows if r["is_complete"]], names, plan.baseline),
         "noise": analysis.noise(rows),
+        "neighbours": analysis.neighbours(rows, best_room),
         "tally": analysis.tally(rows),
     }
 
@@ -150,14 +156,14 @@ def measure_results(plan: Plan, make_runner: Callable[..., Runner] = Runner) -> 
     began = time.monotonic()
     try:
         with frozen(plan) as frozen_plan:
-            measured, is_partial = measure_all(frozen_plan, make_runner)
+            measured, best_room, is_partial = measure_all(frozen_plan, make_runner)
     except OSError as error:  # no room for the copies, say
         say(f"cannot go on: {error}")
         return None, EXIT_FAILED_RUNS
     took_s = time.monotonic() - began
     load = os.getloadavg()
     header["load after"] = " ".join(f"{v:.2f}" for v in load) + " (1, 5, 15 minutes)"
-    results = build_results(plan, measured, is_partial, header, took_s)
+    results = build_results(plan, measured, best_room, is_partial, header, took_s)
     if not results["rows"]:
         say("stopped before any row was measured; nothing is written")
         return None, EXIT_INTERRUPTED

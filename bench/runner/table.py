@@ -169,12 +169,30 @@ def noise_lines(noise: Optional[dict]) -> List[str]:
     return text
 
 
+def neighbour_lines(neighbours: Optional[dict]) -> List[str]:
+    if neighbours is None:  # no time was measured, or the file is older than the question
+        return []
+    runs, repeated, disturbed = (neighbours[k] for k in ("runs", "repeated", "disturbed"))
+    best = f"(room: {neighbours['best_room']:.2f} at best)."
+    if repeated == disturbed == 0:
+        return [f"Neighbours: in {runs} runs no core was seen to be shared {best}"]
+    return [
+        f"Neighbours: {repeated} runs of {runs} were repeated because a core was shared,",
+        f"  {disturbed} of those kept still were {best}",
+    ]
+
+
 def summary_line(results: dict) -> str:
     counts = results["tally"]
     return (
         f"{results['baseline']} against the best other allocator, line by line: {counts['wins']} wins, "
         f"{counts['tie']} ties, {counts['loses']} losses."
     )
+
+
+def trust_lines(results: dict) -> List[str]:
+    """What the run found out about itself."""
+    return noise_lines(results["noise"]) + neighbour_lines(results.get("neighbours"))
 
 
 def render(results: dict) -> str:
@@ -185,7 +203,7 @@ def render(results: dict) -> str:
     text += floor_lines(results) + failure_lines(results)
     if len(results["names"]) > 1:
         text.append(summary_line(results))
-    return "\n".join(text + noise_lines(results["noise"])) + "\n"
+    return "\n".join(text + trust_lines(results)) + "\n"
 
 
 def render_machine(machine: dict, allocators: List[dict]) -> str:

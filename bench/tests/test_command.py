@@ -34,6 +34,7 @@ class Commands(unittest.TestCase):
         run, failures = self.compare("/bin/ls", "/")
         self.assertEqual((run.code, failures), (0, {}), run.err)
         self.assertIn("fake", run.out)
+        self.assertRegex(run.out, r"\nNeighbours: (in )?\d+ runs")
 
     def test_the_exit_code_may_be_any_but_must_be_equal(self):
         _, failures = self.compare("/bin/sh", "-c", "exit 7")
@@ -218,6 +219,7 @@ class Commits(unittest.TestCase):
         done = self.ab(top, "a", "c")
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         self.assertRegex(done.stdout.decode(), r"tiny_hot .* 1\.[3-6]\d\d .* slower\n")
+        self.assertRegex(done.stdout.decode(), r"\nNeighbours: (in )?\d+ runs")
         self.assertRegex(self.ab(top, "c", "a").stdout.decode(), r"tiny_hot .* faster\n")
         texts = []
         for _ in range(3):  # one in a hundred is called different by definition of the test

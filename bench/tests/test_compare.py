@@ -1,6 +1,7 @@
 """bench/compare as people use it, on fake allocators whose truth is known, and on what goes wrong."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -220,10 +221,39 @@ class Output(unittest.TestCase):
             rows = list(csv.DictReader(file))
         self.assertEqual(len(rows), 3 * (2 + 2 + 2 + 4))  # allocators x (three rows of two figures, startup's four)
         self.assertEqual({r["allocator"] for r in rows}, {"one", "two", "three"})
+        self.assertTrue(all(0 <= int(r["runs_disturbed"]) <= int(r["runs"]) for r in rows))
 
     def test_the_floor_and_the_noise_check_are_printed(self):
         self.assertIn("random_mixed 256     floor", self.run_done.out)
         self.assertIn("Noise check (the same allocator under two names, 4 rows)", self.run_done.out)
+
+    def test_what_is_known_of_the_neighbours_is_in_every_file(self):
+        results = self.run_done.results()
+        said = results["neighbours"]
+        rows = results["rows"]
+        self.assertEqual(said["runs"], 3 * (4 * 4 + 1))  # rounds x (rows x (allocators, one twice) + a floor)
+        rooms = [s["room"] for r in rows for runs in r["samples"].values() for s in runs]
+        self.assertEqual(len(rooms), said["runs"])
+        self.assertGreaterEqual(said["best_room"], max(rooms))
+        self.assertIn("\nNeighbours: ", self.run_done.out)
+        for name in ("report.html", "results.md"):
+            with open(os.path.join(self.run_done.folder, name), encoding="utf-8") as file:
+                self.assertIn("Neighbours: ", file.read())
+
+    def test_a_result_saved_before_there_were_rooms_prints(self):
+        saved = self.run_done.results()
+        del saved["neighbours"]
+        for row in saved["rows"]:
+            del row["repeated"], row["disturbed"]
+            for sample in (s for runs in row["samples"].values() for s in runs):
+                del sample["room"]
+        path = os.path.join(support.folder("before"), "results.json")
+        files.write_file(path, json.dumps(saved))
+        for option in ("--show", "--markdown", "--html"):
+            run = support.compare(option, path)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertIn("Noise check", run.out)
+            self.assertNotIn("Neighbours", run.out)
 
     def test_a_saved_result_prints_again(self):
         saved = os.path.join(self.run_done.folder, "results.json")
