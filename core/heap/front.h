@@ -320,7 +320,7 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
         hak_free_far(block, word, function);
         return;
     }
-    __builtin_prefetch(block);
+    __builtin_prefetch(block); /* whoever gets it next writes there at once: see core/README.md */
     hak_header *header;
     if (HAK_UNLIKELY(!hak_first_is_live(registry, word, row, block, &header))) {
         hak_free_slow(block, function);
