@@ -20,10 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "../lib/bench.h"
 #include "room.h"
 
-enum { REPORT_FD = 3, EXIT_USAGE = 2 };
+enum { REPORT_FD = 3 };
 
 static void report(const char *status, int value, double wall_s, long runs, double room_before) {
     struct rusage u;
@@ -79,7 +79,7 @@ static int wait_for(pid_t pid, const sigset_t *signals, uint64_t deadline_ns, in
         if (waitpid(pid, status, WNOHANG) == pid) {
             return 0;
         }
-        uint64_t now = now_ns();
+        uint64_t now = bench_now_ns();
         if (now >= deadline_ns) {
             return SIGALRM;
         }
@@ -95,7 +95,7 @@ static int wait_for(pid_t pid, const sigset_t *signals, uint64_t deadline_ns, in
 int main(int argc, char **argv) {
     if (argc < 4) {
         fprintf(stderr, "usage: launch LIMIT_SECONDS REPEAT COMMAND [ARGS...]\n");
-        return EXIT_USAGE;
+        return BENCH_EXIT_USAGE;
     }
     double limit_s = strtod(argv[1], NULL);
     long repeat = strtol(argv[2], NULL, 10);
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     sigprocmask(SIG_BLOCK, &signals, &old_mask);
     prctl(PR_SET_PDEATHSIG, SIGTERM); // the runner was killed: do not go on without it
     double room_before = room_lowest();
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = bench_now_ns();
     uint64_t deadline_ns = start_ns + (uint64_t)(limit_s * 1e9);
     for (long run = 1; run <= repeat; run++) {
         int status = 0;
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
             return 1;
         }
         int why = wait_for(pid, &signals, deadline_ns, &status);
-        double wall_s = (double)(now_ns() - start_ns) * 1e-9;
+        double wall_s = (double)(bench_now_ns() - start_ns) * 1e-9;
         kill(-pid, SIGKILL); // the child, or what it left behind
         if (why != 0) {
             waitpid(pid, &status, 0);

@@ -9,10 +9,10 @@
 // Called by: launch.c.
 #include "room.h"
 
+#include "../lib/bench.h"
+
 #include <sched.h>
 #include <stdint.h>
-
-#include "clock.h"
 
 enum {
     CPUS_AT_MOST = 4,
@@ -32,27 +32,27 @@ static inline unsigned long add_one(unsigned long x) {
 // One chain of 16 additions a step.
 static uint64_t dependent_ns(void) {
     unsigned long a = 0;
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = bench_now_ns();
     for (int step = 0; step < STEPS; step++) {
         a = add_one(add_one(add_one(add_one(a))));
         a = add_one(add_one(add_one(add_one(a))));
         a = add_one(add_one(add_one(add_one(a))));
         a = add_one(add_one(add_one(add_one(a))));
     }
-    return now_ns() - start_ns;
+    return bench_now_ns() - start_ns;
 }
 
 // 4 chains of 4 additions a step, 4 times the steps: about as long, so that an interrupt hits both alike.
 static uint64_t independent_ns(void) {
     unsigned long a = 0, b = 0, c = 0, d = 0;
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = bench_now_ns();
     for (int step = 0; step < STEPS * CHAINS; step++) {
         a = add_one(a), b = add_one(b), c = add_one(c), d = add_one(d);
         a = add_one(a), b = add_one(b), c = add_one(c), d = add_one(d);
         a = add_one(a), b = add_one(b), c = add_one(c), d = add_one(d);
         a = add_one(a), b = add_one(b), c = add_one(c), d = add_one(d);
     }
-    return now_ns() - start_ns;
+    return bench_now_ns() - start_ns;
 }
 
 // On the CPU that this runs on: the median of several pieces.
