@@ -29,7 +29,7 @@
     void *mangled(__VA_ARGS__)
 #define OPERATOR_DELETE(mangled, ...)                                                                        \
     HAK_API __attribute__((weak)) void mangled(__VA_ARGS__);                                                 \
-    void mangled(__VA_ARGS__)
+    HAK_GATE_CXX void mangled(__VA_ARGS__)
 
 /* One by which others are defined is hakmem's own function under a second name, the one that programs
  * replace. */
@@ -37,11 +37,11 @@
 #define BASE_NEW(mangled, ...)                                                                               \
     void *OWN(mangled)(__VA_ARGS__);                                                                         \
     HAK_API void *mangled(__VA_ARGS__) __attribute__((weak, alias("hak_own_" #mangled)));                    \
-    void *OWN(mangled)(__VA_ARGS__)
+    HAK_GATE_CXX void *OWN(mangled)(__VA_ARGS__)
 #define BASE_DELETE(mangled, ...)                                                                            \
     void OWN(mangled)(__VA_ARGS__);                                                                          \
     HAK_API void mangled(__VA_ARGS__) __attribute__((weak, alias("hak_own_" #mangled)));                     \
-    void OWN(mangled)(__VA_ARGS__)
+    HAK_GATE_CXX void OWN(mangled)(__VA_ARGS__)
 
 /* What the program calls by that name: its own or an earlier library's, if there is one. The compiler would
  * take it for hakmem's, whose definition it sees. */

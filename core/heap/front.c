@@ -434,10 +434,11 @@ void hak_free_slow(void *block, const char *function) {
     free_plain(block, function);
 }
 
-HAK_COLD void hak_free_claimed(void *block, const char *function, struct hak_claim claim) {
-    if (hak_is_checked()) {
-        hak_checked_free(block, function, claim);
-    } else {
-        hak_free_far(block, hak_registry_word(block), function);
+HAK_NOINLINE void hak_free_far_claimed(void *block, size_t bytes, hak_word word, const char *function,
+                                       size_t align) {
+    if (HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP) && hak_is_checked()) {
+        hak_checked_free(block, function, (struct hak_claim){.bytes = bytes, .align = align});
+        return;
     }
+    hak_free_far(block, word, function);
 }

@@ -104,8 +104,9 @@ struct hak_claim {
 #define HAK_CLAIMS_NO_SIZE SIZE_MAX
 #define HAK_NO_CLAIM       ((struct hak_claim){.bytes = HAK_CLAIMS_NO_SIZE, .align = 0})
 
-/* The free of a block with a claim, by a thread that is metered or has no heap. */
-void hak_free_claimed(void *block, const char *function, struct hak_claim claim);
+/* hak_free_far() of a block with a claim. Block and size stand where a sized delete has them, so that its hit
+ * moves neither. */
+void hak_free_far_claimed(void *block, size_t bytes, hak_word word, const char *function, size_t align);
 
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
@@ -313,11 +314,11 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
     }
     size_t row = hak_own_row(word);
     if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW)) {
-        if (has_claim && HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP)) {
-            hak_free_claimed(block, function, claim);
-            return;
+        if (has_claim) {
+            hak_free_far_claimed(block, claim.bytes, word, function, claim.align);
+        } else {
+            hak_free_far(block, word, function);
         }
-        hak_free_far(block, word, function);
         return;
     }
     __builtin_prefetch(block); /* whoever gets it next writes there at once: see core/README.md */

@@ -3,6 +3,7 @@
 
 Follows each gate from its entry, no conditional jump taken, to its return: that is the path of a hit. On it there
 is no call, no jump backwards, no push and no frame, and no more instructions than were counted when it was written.
+Each begins a cache line.
 A free asks for the block's first line, which the next malloc of it is to find; nothing else asks for any.
 What a hit costs is one straight line; whatever a compiler or an edit adds shows here. x86-64 alone.
 
@@ -25,10 +26,11 @@ MOST = {
     "_Znam": 21,  # whether the program has replaced those that it is defined by: four, also below
     "_ZdlPv": 31,
     "_ZdaPv": 35,
-    "_ZdlPvm": 38,  # and the size is kept for the slow path, where checked mode looks at it
-    "_ZdaPvm": 41,
+    "_ZdlPvm": 36,  # and the size is kept for the slow path, where checked mode looks at it
+    "_ZdaPvm": 40,
 }
 FREES = ("free", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
+LINE_BYTES = 64
 FORBIDDEN = re.compile(r"(call|push|pop|enter|leave|loop|rep|lock|xchg|cmpxchg|mfence)")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
 
@@ -85,6 +87,8 @@ def main():
         path, complaint = hit_path(addresses[name])
         if complaint is None and len(path) > most:
             complaint = f"{len(path)} instructions, {most} are enough"
+        if complaint is None and addresses[name] % LINE_BYTES != 0:
+            complaint = f"begins at {addresses[name]:x}, within a cache line"
         prefetched = [operands for _, mnemonic, operands in path if mnemonic.startswith("prefetch")]
         if complaint is None and prefetched != (["(%rdi)"] if name in FREES else []):
             complaint = f"prefetches {prefetched or 'nothing'}"
