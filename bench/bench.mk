@@ -91,7 +91,7 @@ $(BENCH_BUILD)/lib/%.o: bench/lib/%.c $(BENCH_HEADERS) bench/bench.mk
 	$(Q)$(CC) $(BENCH_CFLAGS) -c -o $@ $<
 
 # Static: its own peak RSS is then small enough not to hide a small program's.
-$(BENCH_BUILD)/launch: $(addprefix bench/tools/,launch.c room.c room.h) $(BENCH_BUILD)/lib/system.o bench/bench.mk
+$(BENCH_BUILD)/launch: $(addprefix bench/tools/,launch.c room.c room.h distance.c distance.h) $(BENCH_BUILD)/lib/system.o bench/bench.mk
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BENCH_CFLAGS) -static -o $@ $(filter %.c %.o,$^)

@@ -7,7 +7,7 @@ reports are made from that alone, so that a saved result prints like a fresh one
 from typing import Dict, List, Optional
 
 from . import stats
-from .measure import FLOOR_NAME, RowSamples, is_disturbed
+from .measure import FLOOR_NAME, Best, RowSamples, is_disturbed
 from .rows import Line
 
 RSS_MEAN_FROM_MIB = 16.0
@@ -75,7 +75,7 @@ def row_data(
     baseline: str,
     clock: str,
     alpha: float,
-    best_room: float,
+    best: Best,
 ) -> dict:
     row = samples.row
     everyone = names + ([twin] if twin else [])
@@ -128,7 +128,7 @@ def row_data(
     if row.is_timed:
         data["repeated"] = samples.repeated
         data["disturbed"] = {
-            n: sum(is_disturbed(s, best_room) for s in runs) for n, runs in samples.samples.items()
+            n: sum(is_disturbed(row, s, best) for s in runs) for n, runs in samples.samples.items()
         }
     if twin and times.get(twin) and times.get(baseline) and not row.is_single:
         data["twin"] = vars(stats.compare(times[twin], times[baseline], NOISE_ALPHA))
@@ -203,9 +203,9 @@ def noise(rows: List[dict]) -> Optional[dict]:
     }
 
 
-def neighbours(rows: List[dict], best_room: float) -> Optional[dict]:
-    """How many of the runs kept were repeated, and how many are disturbed: by the best room of the whole session,
-    which was not known yet when the first were run. None without timed rows."""
+def neighbours(rows: List[dict], best: Best) -> Optional[dict]:
+    """How many of the runs kept were repeated, and how many are disturbed: by the best of the whole session, which
+    was not known yet when the first were run. None without timed rows."""
     timed = [r for r in rows if "disturbed" in r]
     if not timed:
         return None
@@ -213,7 +213,8 @@ def neighbours(rows: List[dict], best_room: float) -> Optional[dict]:
         "runs": sum(len(runs) for r in timed for runs in r["samples"].values()),
         "repeated": sum(r["repeated"] for r in timed),
         "disturbed": sum(sum(r["disturbed"].values()) for r in timed),
-        "best_room": best_room,
+        "best_room": best.room,
+        "best_distance_ns": best.distance_ns,
     }
 
 

@@ -121,6 +121,6 @@ def run(
         usage = json.loads(text)
     except ValueError:
         return Outcome("no-report", 0, {}, out, errors)
-    if "room" not in usage:
+    if "distance_ns" not in usage:
         return Outcome("old", 0, {}, out, errors)
     return Outcome(usage.pop("status"), usage.pop("value"), usage, out, errors)

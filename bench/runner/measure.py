@@ -1,9 +1,10 @@
 """Rounds over allocators: the samples.
 
 A round runs every allocator once, in an order shuffled anew, so that whatever drifts on the machine hits all
-of them. A run that shared its core is repeated when its round is through. Iterations are found before the
-rounds and are the same for all; the runs that find them, and one more of every allocator, are the warm-up and
-are dropped. A failure takes its allocator out of the row, never the row or the run down.
+of them. A run that shared its core, or whose CPUs were far apart, is repeated when its round is through.
+Iterations are found before the rounds and are the same for all; the runs that find them, and one more of every
+allocator, are the warm-up and are dropped. A failure takes its allocator out of the row, never the row or the run
+down.
 """
 
 import json
@@ -19,6 +20,7 @@ from .rows import Row, floor_row
 GROWTH_AT_MOST = 50
 FLOOR_NAME = "floor"
 ROOM_AT_LEAST = 0.8  # of the best room seen; with less a run is disturbed
+DISTANCE_AT_MOST = 2.0  # times the least distance seen; with more a run of several threads is
 EXTRA_ROUNDS = 1.5  # of repeats in a row at most: beside 9 rounds, a sixth more
 
 
@@ -48,6 +50,11 @@ class Sample:
         """How many additions a core did at a time before or after the run, whichever is less (tools/room.h)."""
         return self.usage["room"]
 
+    @property
+    def distance_ns(self) -> float:
+        """A round trip between two CPUs before or after the run, whichever is more (tools/distance.h); 0: unknown."""
+        return self.usage["distance_ns"]
+
     def value(self, key: str, clock: str) -> Optional[float]:
         if key == "time":
             return (self.cpu_s if clock == "cpu" else self.wall_s) * 1e9 / self.ops
@@ -75,10 +82,24 @@ def name_of(allocator: Optional[Allocator]) -> str:
     return allocator.name if allocator else FLOOR_NAME
 
 
-def is_disturbed(sample: Sample, best_room: float) -> bool:
-    """Whether a core was shared that at other times was not. By the room alone: were the time asked too, what
-    is kept would depend on how it came out."""
-    return sample.room < ROOM_AT_LEAST * best_room
+@dataclass
+class Best:
+    """The best that was seen around any run of the session."""
+
+    room: float = 0.0
+    distance_ns: float = 0.0  # 0: none was known
+
+    def note(self, sample: Sample) -> None:
+        self.room = max(self.room, sample.room)
+        if sample.distance_ns != 0:
+            self.distance_ns = min(self.distance_ns or sample.distance_ns, sample.distance_ns)
+
+
+def is_disturbed(row: Row, sample: Sample, best: Best) -> bool:
+    """Whether a core was shared that at other times was not, or two CPUs were far apart that at other times were
+    near. By these alone: were the time asked too, what is kept would depend on how it came out."""
+    is_far = row.is_parallel and sample.distance_ns > DISTANCE_AT_MOST * best.distance_ns
+    return is_far or sample.room < ROOM_AT_LEAST * best.room
 
 
 def parse_result(text: bytes, allocator: Optional[Allocator]) -> dict:
@@ -103,7 +124,7 @@ class Runner:
         self.settings = settings
         self.on_run = on_run
         self.random = random.Random(settings.shuffle_seed)
-        self.best_room = 0.0  # of all runs so far
+        self.best = Best()  # of all runs so far
 
     def run_once(self, row: Row, allocator: Optional[Allocator], iterations: int) -> Sample:
         """One run; raises RunFailed. Without an allocator (the floor) none is preloaded nor asked for."""
@@ -133,9 +154,9 @@ class Runner:
         )
 
     def take_sample(self, row: Row, allocator: Optional[Allocator], iterations: int) -> Sample:
-        """One run whose room counts; raises RunFailed."""
+        """One run whose surroundings count; raises RunFailed."""
         sample = self.run_once(row, allocator, iterations)
-        self.best_room = max(self.best_room, sample.room)
+        self.best.note(sample)
         return sample
 
     def find_iterations(self, row: Row, allocator: Optional[Allocator]) -> int:
@@ -188,7 +209,7 @@ class Runner:
                 continue
             result.samples.setdefault(name, [])[number - 1 :] = [sample]
         going_on = [a for a in order if name_of(a) not in result.failures]
-        return [a for a in going_on if is_disturbed(result.samples[name_of(a)][-1], self.best_room)]
+        return [a for a in going_on if is_disturbed(row, result.samples[name_of(a)][-1], self.best)]
 
     def run_rounds(self, row: Row, allocators: List[Allocator], result: RowSamples) -> None:
         rounds = 1 if row.is_single else self.settings.rounds

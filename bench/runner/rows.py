@@ -46,6 +46,11 @@ class Row:
         """Whether a figure of it is a time, which a busy neighbour changes; memory it does not."""
         return any(line.unit == "ns" for line in self.lines)
 
+    @property
+    def is_parallel(self) -> bool:
+        """Whether threads hand something to each other: how long that takes is then part of its time."""
+        return self.threads is not None and self.threads > 1
+
     def arguments(self, iterations: int) -> List[str]:
         args = [str(iterations), str(self.working_set), str(self.seed)]
         if self.threads is not None:

@@ -13,7 +13,7 @@ from typing import Callable, List
 
 from . import analysis, machine, markdown, report, results as files, table, units
 from .allocators import Allocator
-from .measure import RowSamples, Runner, Settings
+from .measure import Best, RowSamples, Runner, Settings
 from .progress import Progress
 from .rows import Row
 
@@ -61,7 +61,7 @@ def frozen(plan: Plan):
 
 
 def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
-    """The samples of every row, the best room that a run saw, and whether the rest of the rows is missing."""
+    """The samples of every row, the best that was around a run, and whether the rest of the rows is missing."""
     everyone = list(plan.allocators)
     if plan.has_noise_check:
         everyone.append(next(a for a in everyone if a.name == plan.baseline).twin())
@@ -75,9 +75,9 @@ def measure_all(plan: Plan, make_runner: Callable[..., Runner]) -> tuple:
             runner.measure(row, everyone if not row.is_single else plan.allocators, measured[-1])
             failed = ", ".join(f"{n}: {why}" for n, why in measured[-1].failures.items())
             progress.row_done(row.name, f" ({failed})" if failed else "")
-        return measured, runner.best_room, False
+        return measured, runner.best, False
     except KeyboardInterrupt:
-        return measured, runner.best_room, True
+        return measured, runner.best, True
     finally:
         progress.close()
 
@@ -96,7 +96,7 @@ def shown(plan: Plan) -> List[dict]:
 def build_results(
     plan: Plan,
     measured: List[RowSamples],
-    best_room: float,
+    best: Best,
     is_partial: bool,
     header: dict,
     took_s: float,
@@ -104,7 +104,7 @@ def build_results(
     names = [a.name for a in plan.allocators]
     twin = f"{plan.baseline} again" if plan.has_noise_check else None
     rows = [
-        analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha, best_room)
+        analysis.row_data(m, names, twin, plan.baseline, plan.clock, plan.alpha, best)
         for m in measured
         if m.samples or m.failures
     ]
@@ -126,7 +126,7 @@ def build_results(
         "rows": rows,
         "means": analysis.means([r for r in rows if r["is_complete"]], names, plan.baseline),
         "noise": analysis.noise(rows),
-        "neighbours": analysis.neighbours(rows, best_room),
+        "neighbours": analysis.neighbours(rows, best),
         "tally": analysis.tally(rows),
     }
 
@@ -156,14 +156,14 @@ def measure_results(plan: Plan, make_runner: Callable[..., Runner] = Runner) -> 
     began = time.monotonic()
     try:
         with frozen(plan) as frozen_plan:
-            measured, best_room, is_partial = measure_all(frozen_plan, make_runner)
+            measured, best, is_partial = measure_all(frozen_plan, make_runner)
     except OSError as error:  # no room for the copies, say
         say(f"cannot go on: {error}")
         return None, EXIT_FAILED_RUNS
     took_s = time.monotonic() - began
     load = os.getloadavg()
     header["load after"] = " ".join(f"{v:.2f}" for v in load) + " (1, 5, 15 minutes)"
-    results = build_results(plan, measured, best_room, is_partial, header, took_s)
+    results = build_results(plan, measured, best, is_partial, header, took_s)
     if not results["rows"]:
         say("stopped before any row was measured; nothing is written")
         return None, EXIT_INTERRUPTED

@@ -173,12 +173,14 @@ def neighbour_lines(neighbours: Optional[dict]) -> List[str]:
     if neighbours is None:  # no time was measured, or the file is older than the question
         return []
     runs, repeated, disturbed = (neighbours[k] for k in ("runs", "repeated", "disturbed"))
-    best = f"(room: {neighbours['best_room']:.2f} at best)."
+    best = f"room {neighbours['best_room']:.2f}"
+    if neighbours.get("best_distance_ns"):  # some files are older than it, and one CPU has none
+        best += f", distance {neighbours['best_distance_ns']:.0f} ns"
     if repeated == disturbed == 0:
-        return [f"Neighbours: in {runs} runs no core was seen to be shared {best}"]
+        return [f"Neighbours: in {runs} runs no core was seen to be shared, or far ({best} at best)."]
     return [
-        f"Neighbours: {repeated} runs of {runs} were repeated because a core was shared,",
-        f"  {disturbed} of those kept still were {best}",
+        f"Neighbours: {repeated} runs of {runs} were repeated because a core was shared, or far,",
+        f"  {disturbed} of those kept still were ({best} at best).",
     ]
 
 

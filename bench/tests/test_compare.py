@@ -235,6 +235,8 @@ class Output(unittest.TestCase):
         rooms = [s["room"] for r in rows for runs in r["samples"].values() for s in runs]
         self.assertEqual(len(rooms), said["runs"])
         self.assertGreaterEqual(said["best_room"], max(rooms))
+        known = [s["distance_ns"] for r in rows for runs in r["samples"].values() for s in runs if s["distance_ns"]]
+        self.assertLessEqual(said["best_distance_ns"], min(known, default=0))
         self.assertIn("\nNeighbours: ", self.run_done.out)
         for name in ("report.html", "results.md"):
             with open(os.path.join(self.run_done.folder, name), encoding="utf-8") as file:
@@ -246,7 +248,7 @@ class Output(unittest.TestCase):
         for row in saved["rows"]:
             del row["repeated"], row["disturbed"]
             for sample in (s for runs in row["samples"].values() for s in runs):
-                del sample["room"]
+                del sample["room"], sample["distance_ns"]
         path = os.path.join(support.folder("before"), "results.json")
         files.write_file(path, json.dumps(saved))
         for option in ("--show", "--markdown", "--html"):

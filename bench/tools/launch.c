@@ -2,9 +2,10 @@
 //
 // Does: start the command in a process group of its own, kill the group when the time is up or when the
 // runner goes away, and write one line of JSON to file descriptor 3: how it ended, wall time, the rusage of
-// the whole tree, and the room on the CPUs (room.h) before or after it, whichever is less. It exists because
-// getrusage's peak RSS survives exec: a child started from Python would inherit Python's peak, some 20 MB, as
-// its own. Linked statically, this program's peak is under 1 MB.
+// the whole tree, the room on the CPUs (room.h) before or after it, whichever is less, and the distance of
+// two of them (distance.h), whichever is more. It exists because getrusage's peak RSS survives exec: a child
+// started from Python would inherit Python's peak, some 20 MB, as its own. Linked statically, this program's
+// peak is some 1 MB.
 // Does not: set LD_PRELOAD (the runner passes the environment; a static program ignores it), touch the
 // command's input or output, or measure anything finer than the process.
 // Usage: launch LIMIT_SECONDS REPEAT COMMAND [ARGS...]
@@ -21,21 +22,34 @@
 #include <unistd.h>
 
 #include "../lib/bench.h"
+#include "distance.h"
 #include "room.h"
 
 enum { REPORT_FD = 3 };
 
-static void report(const char *status, int value, double wall_s, long runs, double room_before) {
+// What is around a run.
+struct surroundings {
+    double room;
+    double distance_ns;
+};
+
+static struct surroundings look_around(void) {
+    return (struct surroundings){.room = room_lowest(), .distance_ns = distance_ns()};
+}
+
+static void report(const char *status, int value, double wall_s, long runs, struct surroundings before) {
     struct rusage u;
     getrusage(RUSAGE_CHILDREN, &u);
-    double room_after = room_lowest();
+    struct surroundings after = look_around();
     dprintf(REPORT_FD,
             "{\"status\": \"%s\", \"value\": %d, \"runs\": %ld, \"wall_s\": %.9f, \"user_s\": %.6f, "
             "\"system_s\": %.6f, \"peak_rss_kib\": %ld, \"minor_faults\": %ld, \"major_faults\": %ld, "
-            "\"voluntary_switches\": %ld, \"involuntary_switches\": %ld, \"room\": %.3f}\n",
+            "\"voluntary_switches\": %ld, \"involuntary_switches\": %ld, \"room\": %.3f, "
+            "\"distance_ns\": %.1f}\n",
             status, value, runs, wall_s, (double)u.ru_utime.tv_sec + (double)u.ru_utime.tv_usec * 1e-6,
             (double)u.ru_stime.tv_sec + (double)u.ru_stime.tv_usec * 1e-6, u.ru_maxrss, u.ru_minflt,
-            u.ru_majflt, u.ru_nvcsw, u.ru_nivcsw, room_before < room_after ? room_before : room_after);
+            u.ru_majflt, u.ru_nvcsw, u.ru_nivcsw, before.room < after.room ? before.room : after.room,
+            before.distance_ns > after.distance_ns ? before.distance_ns : after.distance_ns);
 }
 
 // In the child. An exec that fails tells its errno through the pipe, which a successful exec closes.
@@ -107,7 +121,7 @@ int main(int argc, char **argv) {
     sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &old_mask);
     prctl(PR_SET_PDEATHSIG, SIGTERM); // the runner was killed: do not go on without it
-    double room_before = room_lowest();
+    struct surroundings before = look_around();
     uint64_t start_ns = bench_now_ns();
     uint64_t deadline_ns = start_ns + (uint64_t)(limit_s * 1e9);
     for (long run = 1; run <= repeat; run++) {
@@ -115,7 +129,7 @@ int main(int argc, char **argv) {
         int error;
         pid_t pid = start(argv + 3, &old_mask, &error);
         if (error != 0) {
-            report("no-exec", error, 0, run, room_before);
+            report("no-exec", error, 0, run, before);
             return 1;
         }
         int why = wait_for(pid, &signals, deadline_ns, &status);
@@ -123,12 +137,12 @@ int main(int argc, char **argv) {
         kill(-pid, SIGKILL); // the child, or what it left behind
         if (why != 0) {
             waitpid(pid, &status, 0);
-            report(why == SIGALRM ? "timeout" : "interrupted", why, wall_s, run, room_before);
+            report(why == SIGALRM ? "timeout" : "interrupted", why, wall_s, run, before);
             return 1;
         }
         if (WIFSIGNALED(status) || WEXITSTATUS(status) != 0 || run == repeat) {
             report(WIFSIGNALED(status) ? "signal" : "exit",
-                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), wall_s, run, room_before);
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), wall_s, run, before);
             return 0;
         }
     }
