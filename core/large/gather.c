@@ -11,8 +11,6 @@
 /* With the seams of the parts (seams.h) the bound of the calls that one allocation makes. */
 #define PARTS_MAX      12u
 #define SEAM_BYTES_MIN ((size_t)512 * 1024)
-/* Fewer pages are not worth the calls that move them. */
-#define PART_BYTES_MIN ((size_t)256 * 1024)
 /* Places in a part at which it is looked at, to see whether there is anything to move, and how. */
 #define LOOKS            8u
 #define LOOK_ALIGN_BYTES 8192u /* so that each place begins an OS page where these are of 4 KiB */
@@ -76,9 +74,6 @@ static void take_parts(struct gathering *g, size_t bytes, size_t part_min_bytes)
  */
 static bool has_contents(const struct gathering *g) {
     const struct hak_mapping *part = g->parts[0];
-    if (part->was_zeroed) {
-        return true; /* a table, say, few of whose words are not */
-    }
     size_t step_bytes = hak_round_down(part->dirty_bytes / LOOKS, LOOK_ALIGN_BYTES);
     for (unsigned i = 0; i < LOOKS; i++) {
         const _Atomic uint64_t *words =
@@ -143,9 +138,8 @@ static void join_records(const struct gathering *g, size_t *dirty_bytes) {
     hak_mapping_sever(first);
 }
 
-void *hak_gather(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_bytes, uint64_t now_ms) {
+void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirty_bytes, uint64_t now_ms) {
     struct gathering g = {.count = 0};
-    size_t part_min_bytes = to_be_zeroed ? bytes / 2 : PART_BYTES_MIN;
     hak_mapping_lock_with_spare();
     take_parts(&g, bytes, part_min_bytes);
     hak_lock_release(&hak_large_lock);
@@ -165,7 +159,6 @@ void *hak_gather(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_by
     hak_lock_acquire(&hak_large_lock);
     join_records(&g, dirty_bytes);
     hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes - g.dirty_bytes, now_ms);
-    g.parts[0]->was_zeroed = to_be_zeroed;
     hak_mapping_transit_to_live(g.parts[0], target, bytes);
     hak_lock_release(&hak_large_lock);
     return target;

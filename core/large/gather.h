@@ -8,15 +8,17 @@
 #ifndef HAK_LARGE_GATHER_H
 #define HAK_LARGE_GATHER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* Fewer pages are not worth the calls that move them. */
+#define HAK_GATHER_PART_BYTES_MIN ((size_t)256 * 1024)
+
 /*
  * Returns a live block of `bytes` bytes, whole units, at `align`; its bytes from *dirty_bytes on are known to
- * be zero. Where all are to be zeroed, every part but the last has pages for half of it. NULL when no kept
- * piece has pages worth moving, as far as can be seen by reading some, or the kernel refuses.
+ * be zero. Every part but the last has at least part_min_bytes of pages. NULL when no kept piece has pages
+ * worth moving, as far as can be seen by reading some, or the kernel refuses.
  */
-void *hak_gather(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_bytes, uint64_t now_ms);
+void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirty_bytes, uint64_t now_ms);
 
 #endif

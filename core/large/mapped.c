@@ -19,7 +19,7 @@
 /* ---- allocation ---- */
 
 /* From a kept piece that is long enough. */
-static void *take_kept(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_bytes, uint64_t now_ms) {
+static void *take_kept(size_t bytes, size_t align, size_t *dirty_bytes, uint64_t now_ms) {
     void *p = NULL;
     hak_mapping_lock_with_spare();
     hak_retain_touch(now_ms);
@@ -32,14 +32,13 @@ static void *take_kept(size_t bytes, size_t align, bool to_be_zeroed, size_t *di
         p = (void *)mapping->base;
         *dirty_bytes = mapping->dirty_bytes;
         hak_retain_fetched(HAK_LARGE_MAPPINGS, mapping->bytes - mapping->dirty_bytes, now_ms);
-        mapping->was_zeroed = to_be_zeroed;
         hak_mapping_transit_to_live(mapping, p, mapping->bytes);
     }
     hak_lock_release(&hak_large_lock);
     return p;
 }
 
-static void *map_fresh(size_t bytes, size_t align, bool to_be_zeroed, uint64_t now_ms) {
+static void *map_fresh(size_t bytes, size_t align, uint64_t now_ms) {
     void *p;
     struct hak_mapping *mapping = hak_mapping_new_record();
     if (mapping == NULL) {
@@ -56,7 +55,6 @@ static void *map_fresh(size_t bytes, size_t align, bool to_be_zeroed, uint64_t n
     }
     hak_lock_acquire(&hak_large_lock);
     hak_retain_fetched(HAK_LARGE_MAPPINGS, bytes, now_ms);
-    mapping->was_zeroed = to_be_zeroed;
     hak_mapping_transit_to_live(mapping, p, bytes);
     hak_lock_release(&hak_large_lock);
     return p;
@@ -66,13 +64,14 @@ void *hak_mapped_alloc(size_t bytes, size_t align, bool to_be_zeroed, size_t *di
     size_t need_bytes = hak_mapping_round(bytes);
     size_t need_align = align > HAK_UNIT_BYTES ? align : HAK_UNIT_BYTES;
     uint64_t now_ms = hak_os_now_ms();
-    void *p = take_kept(need_bytes, need_align, to_be_zeroed, dirty_bytes, now_ms);
+    void *p = take_kept(need_bytes, need_align, dirty_bytes, now_ms);
     if (p == NULL) {
-        p = hak_gather(need_bytes, need_align, to_be_zeroed, dirty_bytes, now_ms);
+        size_t part_min_bytes = to_be_zeroed ? need_bytes / 2 : HAK_GATHER_PART_BYTES_MIN;
+        p = hak_gather(need_bytes, need_align, part_min_bytes, dirty_bytes, now_ms);
     }
     if (p == NULL) {
         *dirty_bytes = 0;
-        p = map_fresh(need_bytes, need_align, to_be_zeroed, now_ms);
+        p = map_fresh(need_bytes, need_align, now_ms);
     }
     return p;
 }

@@ -38,7 +38,6 @@ static void put_spare(struct hak_mapping *mapping) {
     mapping->base = 0;
     mapping->bytes = 0;
     mapping->dirty_bytes = 0;
-    mapping->was_zeroed = false;
     hak_mapping_totals.seams -= mapping->seams.count;
     mapping->seams.count = 0;
     mapping->state = HAK_MAPPING_SPARE;
@@ -147,7 +146,6 @@ static void set_neighbours(struct hak_mapping *mapping, struct hak_mapping *afte
 /* What lies behind, in no list, becomes the piece's, which the caller makes longer by what is returned. */
 static size_t take_in(struct hak_mapping *mapping, struct hak_mapping *after) {
     size_t more_bytes = after->bytes;
-    mapping->was_zeroed |= after->was_zeroed;
     hak_seams_append(&mapping->seams, &after->seams, mapping->bytes);
     set_neighbours(mapping, after->after);
     after->before = after->after = NULL;
@@ -321,7 +319,6 @@ bool hak_mapping_cut(struct hak_mapping *mapping, size_t bytes) {
     bool is_live = mapping->state == HAK_MAPPING_LIVE;
     rest->base = mapping->base + bytes;
     rest->bytes = mapping->bytes - bytes;
-    rest->was_zeroed = mapping->was_zeroed;
     hak_seams_cut(&mapping->seams, bytes, &rest->seams);
     if (is_live) {
         rest->dirty_bytes = rest->bytes;

@@ -31,7 +31,6 @@ struct hak_mapping {
     size_t bytes;
     size_t dirty_bytes; /* the bytes from here on are known to be zero, while the piece is free */
     enum hak_mapping_state state;
-    bool was_zeroed; /* calloc had some of it: to read zeros there does not tell that it has no pages */
     struct hak_seams seams;     /* all kernel mappings but the first start here */
     struct hak_mapping *before; /* neighbours in the same kernel mapping */
     struct hak_mapping *after;

@@ -95,27 +95,6 @@ static void pieces_that_hold_nothing_stay_where_they_are(void **state) {
     release(q);
 }
 
-/* Of what calloc gave, zeros are what was asked for, and its pages may be there all the same. */
-static void pieces_of_calloc_are_moved_whatever_they_hold(void **state) {
-    (void)state;
-    keep_everything();
-    char *blocks[3];
-    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = hak_large_calloc(2 * MIB);
-        assert_non_null(blocks[i]);
-        use(blocks[i] + 512, 2 * MIB - 512); /* not where one looks */
-    }
-    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
-        release(blocks[i]);
-    }
-    long faults = page_faults();
-    char *p = must_alloc(6 * MIB);
-    use(p, 6 * MIB);
-    assert_in_range(page_faults() - faults, 0, 40);
-    check_sound();
-    release(p);
-}
-
 static void of_the_last_piece_only_what_is_missing_is_taken(void **state) {
     (void)state;
     keep_pieces(3, 4 * MIB);
@@ -367,7 +346,6 @@ int main(void) {
         TEST(pieces_make_a_block_without_faults),
         TEST(what_the_pieces_lack_is_new),
         TEST(pieces_that_hold_nothing_stay_where_they_are),
-        TEST(pieces_of_calloc_are_moved_whatever_they_hold),
         TEST(of_the_last_piece_only_what_is_missing_is_taken),
         TEST(seams_are_bounded_for_a_block_and_for_all),
         TEST(a_block_has_few_seams_for_its_length),
