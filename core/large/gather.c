@@ -3,7 +3,6 @@
  */
 #include "large/gather.h"
 #include "base/assert.h"
-#include "base/atomic.h"
 #include "large/mapping_records.h"
 #include "large/move.h"
 #include "large/retain.h"
@@ -11,10 +10,6 @@
 /* With the seams of the parts (seams.h) the bound of the calls that one allocation makes. */
 #define PARTS_MAX      12u
 #define SEAM_BYTES_MIN ((size_t)512 * 1024)
-/* Places in a part at which it is looked at, to see whether there is anything to move, and how. */
-#define LOOKS            8u
-#define LOOK_ALIGN_BYTES 8192u /* so that each place begins an OS page where these are of 4 KiB */
-#define LOOK_WORDS       8u
 
 /* The pieces that the block is made of, in transit; in the order of their place in it. */
 struct gathering {
@@ -64,27 +59,6 @@ static void take_parts(struct gathering *g, size_t bytes, size_t part_min_bytes)
         }
         take_part(g, part, missing_bytes);
     }
-}
-
-/*
- * No lock. Whether something other than zeros is found in the part that gives most. What was asked for and
- * hardly written to has few pages, and moving it costs as much as if it had all of them. It is read, not
- * asked about: filters of system calls know none that would tell. A page that is not there costs a fault, and
- * then no memory.
- */
-static bool has_contents(const struct gathering *g) {
-    const struct hak_mapping *part = g->parts[0];
-    size_t step_bytes = hak_round_down(part->dirty_bytes / LOOKS, LOOK_ALIGN_BYTES);
-    for (unsigned i = 0; i < LOOKS; i++) {
-        const _Atomic uint64_t *words =
-            (const _Atomic uint64_t *)(part->base + i * step_bytes + step_bytes / 2);
-        for (unsigned word = 0; word < LOOK_WORDS; word++) {
-            if (hak_atomic_load_relaxed(&words[word]) != 0) { /* relaxed: nobody else has the part */
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 /* The first parts are lost, the others kept. */
@@ -146,12 +120,8 @@ void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirt
     if (g.count == 0) {
         return NULL;
     }
-    unsigned lost_parts = 0;
-    if (!has_contents(&g)) {
-        give_up(&g, lost_parts);
-        return NULL;
-    }
     void *target = hak_move_reserve((void *)g.parts[0]->base, bytes, align, 0);
+    unsigned lost_parts = 0;
     if (target == NULL || !fill(&g, target, bytes, &lost_parts)) {
         give_up(&g, lost_parts);
         return NULL;

@@ -69,32 +69,6 @@ static void what_the_pieces_lack_is_new(void **state) {
     release(p);
 }
 
-/* What was asked for and hardly written to costs as much to move as what is full, and gives nothing. */
-static void pieces_that_hold_nothing_stay_where_they_are(void **state) {
-    (void)state;
-    keep_everything();
-    char *blocks[3];
-    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
-        blocks[i] = must_alloc(2 * MIB);
-        blocks[i][0] = 1;
-    }
-    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
-        release(blocks[i]);
-    }
-    uint64_t moves = hak_atomic_load_relaxed(&hak_os_counters.remap_calls);
-    char *p = must_alloc(6 * MIB);
-    assert_int_equal(hak_atomic_load_relaxed(&hak_os_counters.remap_calls), moves);
-    assert_int_equal(hak_large_count().kept_bytes, 6 * MIB);
-    use(p, 6 * MIB);
-    check_sound();
-    release(p);
-    char *q = must_alloc(7 * MIB); /* most of it lies in a piece that is full */
-    assert_true(hak_atomic_load_relaxed(&hak_os_counters.remap_calls) > moves);
-    use(q, 7 * MIB);
-    check_sound();
-    release(q);
-}
-
 static void of_the_last_piece_only_what_is_missing_is_taken(void **state) {
     (void)state;
     keep_pieces(3, 4 * MIB);
@@ -345,7 +319,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(pieces_make_a_block_without_faults),
         TEST(what_the_pieces_lack_is_new),
-        TEST(pieces_that_hold_nothing_stay_where_they_are),
         TEST(of_the_last_piece_only_what_is_missing_is_taken),
         TEST(seams_are_bounded_for_a_block_and_for_all),
         TEST(a_block_has_few_seams_for_its_length),
