@@ -17,7 +17,7 @@
 /*
  * Returns a live block of `bytes` bytes, whole units, at `align`; its bytes from *dirty_bytes on are known to
  * be zero. Every part but the last has at least part_min_bytes of pages. NULL when no kept piece has pages
- * worth moving, as far as can be seen by reading some, or the kernel refuses.
+ * worth moving, or the kernel refuses.
  */
 void *hak_gather(size_t bytes, size_t align, size_t part_min_bytes, size_t *dirty_bytes, uint64_t now_ms);
 
