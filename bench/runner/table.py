@@ -177,7 +177,7 @@ def neighbour_lines(neighbours: Optional[dict]) -> List[str]:
     if neighbours.get("best_distance_ns"):  # some files are older than it, and one CPU has none
         best += f", distance {neighbours['best_distance_ns']:.0f} ns"
     if repeated == disturbed == 0:
-        return [f"Neighbours: in {runs} runs no core was seen to be shared, or far ({best} at best)."]
+        return [f"Neighbours: in {runs} runs no core was seen to be shared, or far", f"  ({best} at best)."]
     return [
         f"Neighbours: {repeated} runs of {runs} were repeated because a core was shared, or far,",
         f"  {disturbed} of those kept still were ({best} at best).",

@@ -180,6 +180,10 @@ class Told(unittest.TestCase):
             "5 of those kept still were (room 3.76, distance 88 ns at best).",
         )
         self.assertIn("in 340 runs no core was seen to be shared, or far", self.lines(0, 0))
+        for repeated in (0, 1733):
+            said = {"runs": 1733, "repeated": repeated, "disturbed": repeated}
+            said.update(best_room=3.757, best_distance_ns=1888.4)
+            self.assertLessEqual(max(map(len, table.neighbour_lines(said))), 80)
         self.assertIn("(room 3.76 at best)", self.lines(12, 5, 0))
         self.assertIn("5 of those kept", self.lines(0, 5))
 
