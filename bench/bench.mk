@@ -27,7 +27,7 @@ BENCH_RUN := CC="$(CC)" $(BENCH_PYTHON)
 .PHONY: bench bench-quick bench-full bench-real bench-scale bench-medley bench-instr bench-memory bench-deps \
         bench-deps-real bench-programs bench-test bench-clean $(BENCH_LINKED)
 
-bench: bench-programs libhakmem.so ## compares the allocators on all programs (some 10 minutes)
+bench: bench-programs libhakmem.so ## compares the allocators on all programs (10 to 13 minutes)
 	$(BENCH_RUN) bench/compare --set bench
 
 bench-quick: bench-programs libhakmem.so ## the same in 90 seconds, fewer rows
@@ -91,7 +91,8 @@ $(BENCH_BUILD)/lib/%.o: bench/lib/%.c $(BENCH_HEADERS) bench/bench.mk
 	$(Q)$(CC) $(BENCH_CFLAGS) -c -o $@ $<
 
 # Static: its own peak RSS is then small enough not to hide a small program's.
-$(BENCH_BUILD)/launch: $(addprefix bench/tools/,launch.c room.c room.h distance.c distance.h) $(BENCH_BUILD)/lib/system.o bench/bench.mk
+$(BENCH_BUILD)/launch: $(addprefix bench/tools/,launch.c room.c room.h distance.c distance.h cpu.h) \
+                       $(BENCH_BUILD)/lib/system.o bench/bench.mk
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BENCH_CFLAGS) -static -o $@ $(filter %.c %.o,$^)

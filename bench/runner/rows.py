@@ -48,7 +48,7 @@ class Row:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether threads hand something to each other: how long that takes is then part of its time."""
+        """Whether it has several threads: what passes between their CPUs, if anything does, is part of its time."""
         return self.threads is not None and self.threads > 1
 
     def arguments(self, iterations: int) -> List[str]:

@@ -168,24 +168,26 @@ class Distances(unittest.TestCase):
 
 
 class Told(unittest.TestCase):
-    def lines(self, repeated: int, disturbed: int, distance_ns: float = 88.4) -> str:
-        said = {"runs": 340, "repeated": repeated, "disturbed": disturbed, "best_room": 3.757}
-        said["best_distance_ns"] = distance_ns
-        return " ".join(map(str.strip, table.neighbour_lines(said)))
+    def lines(self, repeated: int, disturbed: int, distance_ns: float = 88.4, runs: int = 340) -> list:
+        said = {"runs": runs, "repeated": repeated, "disturbed": disturbed}
+        return table.neighbour_lines({**said, "best_room": 3.757, "best_distance_ns": distance_ns})
+
+    def text(self, *said) -> str:
+        return " ".join(map(str.strip, self.lines(*said)))
 
     def test_the_table_says_how_many_runs_were_repeated_and_stayed_disturbed(self):
         self.assertEqual(
-            self.lines(12, 5),
+            self.text(12, 5),
             "Neighbours: 12 runs of 340 were repeated because a core was shared, or far, "
             "5 of those kept still were (room 3.76, distance 88 ns at best).",
         )
-        self.assertIn("in 340 runs no core was seen to be shared, or far", self.lines(0, 0))
+        self.assertIn("in 340 runs no core was seen to be shared, or far", self.text(0, 0))
+        self.assertIn("(room 3.76 at best)", self.text(12, 5, 0))
+        self.assertIn("5 of those kept", self.text(0, 5))
+
+    def test_what_is_said_fits_80_columns(self):
         for repeated in (0, 1733):
-            said = {"runs": 1733, "repeated": repeated, "disturbed": repeated}
-            said.update(best_room=3.757, best_distance_ns=1888.4)
-            self.assertLessEqual(max(map(len, table.neighbour_lines(said))), 80)
-        self.assertIn("(room 3.76 at best)", self.lines(12, 5, 0))
-        self.assertIn("5 of those kept", self.lines(0, 5))
+            self.assertLessEqual(max(map(len, self.lines(repeated, repeated, 1888.4, 1733))), 80)
 
     def test_results_that_know_no_neighbours_say_nothing(self):
         self.assertEqual(table.neighbour_lines(None), [])

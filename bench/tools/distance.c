@@ -3,11 +3,13 @@
 // Where a virtual machine's processors are, its host decides anew now and then: on two threads of one core,
 // on two cores that share a cache, or on two that do not. What threads hand to each other then takes 80 ns or
 // 400 (AMD EPYC, family 25, model 1, 2026-11-27, the same machine within 20 s), and rows with two threads
-// have as many modes, whatever the allocator. Does not: say what is far; whoever asks compares with the least
-// that was seen. Called by: launch.c.
+// have as many modes, whatever the allocator.
+// Does not: say what is far. That differs by CPU: whoever asks compares with the least that was seen.
+// Called by: launch.c.
 #include "distance.h"
 
 #include "../lib/bench.h"
+#include "cpu.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -16,10 +18,10 @@
 #include <stdint.h>
 
 enum {
-    TRIPS = 200, // of a piece, some 20 to 200 us
+    TRIPS = 200, // of a piece, some 20 to 100 us
     PIECES = 5,  // the least counts: an interrupt makes one longer
     STACK_BYTES = 65536,
-    LIMIT_NS = 5000000, // the other CPU may be taken, or both threads be on one
+    LIMIT_NS = 5000000, // the other CPU may be taken, or both threads be on one where run_on() is refused
 };
 
 static struct {
@@ -27,21 +29,12 @@ static struct {
     _Atomic bool is_over;
 } __attribute__((aligned(128))) line;
 
-static void run_on(int cpu) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one); // of this thread; refused: the limit ends it
-}
-
 static void *answer(void *cpu) {
     run_on(*(const int *)cpu);
-    unsigned seen = 0;
     while (!atomic_load_explicit(&line.is_over, memory_order_relaxed)) {
         unsigned word = atomic_load_explicit(&line.word, memory_order_relaxed);
-        if (word != seen && (word & 1) != 0) {
-            seen = word + 1;
-            atomic_store_explicit(&line.word, seen, memory_order_relaxed);
+        if (word % 2 == 1) {
+            atomic_store_explicit(&line.word, word + 1, memory_order_relaxed);
         }
     }
     return NULL;

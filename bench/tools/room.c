@@ -10,6 +10,7 @@
 #include "room.h"
 
 #include "../lib/bench.h"
+#include "cpu.h"
 
 #include <sched.h>
 #include <stdint.h>
@@ -80,10 +81,7 @@ double room_lowest(void) {
     double lowest = CHAINS; // no core is better than that
     for (int cpu = 0, idx = 0; cpu < CPU_SETSIZE; cpu++) {
         if (CPU_ISSET(cpu, &allowed) && idx++ % stride == 0) {
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one); // refused: this CPU is looked at instead
+            run_on(cpu); // refused: this CPU is looked at instead
             double room = room_here();
             lowest = room < lowest ? room : lowest;
         }

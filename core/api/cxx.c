@@ -26,7 +26,7 @@
  */
 #define OPERATOR_NEW(mangled, ...)                                                                           \
     HAK_API __attribute__((weak)) void *mangled(__VA_ARGS__);                                                \
-    void *mangled(__VA_ARGS__)
+    HAK_GATE_CXX void *mangled(__VA_ARGS__)
 #define OPERATOR_DELETE(mangled, ...)                                                                        \
     HAK_API __attribute__((weak)) void mangled(__VA_ARGS__);                                                 \
     HAK_GATE_CXX void mangled(__VA_ARGS__)

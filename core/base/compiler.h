@@ -13,7 +13,7 @@
  * they lay by chance, the same code took up to 1.5 times as long.
  */
 #define HAK_GATE __attribute__((aligned(64), section(".text.hak_gate")))
-/* The same for those of C++. */
+/* The same for the operators of C++. */
 #define HAK_GATE_CXX __attribute__((aligned(64), section(".text.hak_gate_cxx")))
 
 #define HAK_API      __attribute__((visibility("default")))
