@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define hak_atomic_load_relaxed(p)        atomic_load_explicit((p), memory_order_relaxed)
 #define hak_atomic_load_acquire(p)        atomic_load_explicit((p), memory_order_acquire)
@@ -46,6 +47,20 @@
     })
 #else
 #define hak_atomic_byte_differs_relaxed(p, v) (hak_atomic_load_relaxed(p) != (unsigned char)(v))
+#endif
+/*
+ * The atomic uint32_t at `p` as the upper half of 64 bits, whose lower half may be anything: one load of both
+ * words, the one before it too. Each is read whole, since each lies in one cache line.
+ */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define hak_atomic_load_upper_relaxed(p)                                                                     \
+    ({                                                                                                       \
+        uint64_t upper_;                                                                                     \
+        __asm__("movq -4+%1, %0" : "=r"(upper_) : "m"(*(p)), "m"((p)[-1]));                                  \
+        upper_;                                                                                              \
+    })
+#else
+#define hak_atomic_load_upper_relaxed(p) ((uint64_t)hak_atomic_load_relaxed(p) << 32)
 #endif
 /* Orders what the compiler does, not the processor: for a vector load that the wrappers above cannot name. */
 #define hak_atomic_compiler_fence_acquire() atomic_signal_fence(memory_order_acquire)

@@ -75,4 +75,17 @@ HAK_INLINE uint32_t hak_runs_of(uint32_t mask, unsigned count) {
     return mask;
 }
 
+/* The lower half of the product of two numbers, and its upper. Two registers, which gcc 12 copies when it has
+ * both from one of 128 bits. */
+HAK_ALWAYS_INLINE uint64_t hak_multiply_wide(uint64_t a, uint64_t b, uint64_t *upper) {
+#if defined(__x86_64__)
+    __asm__("mulq %2" : "+a"(a), "=d"(*upper) : "r"(b) : "cc");
+    return a;
+#else
+    unsigned __int128 product = (unsigned __int128)a * b;
+    *upper = (uint64_t)(product >> 64);
+    return (uint64_t)product;
+#endif
+}
+
 #endif

@@ -358,23 +358,23 @@ static HAK_NOINLINE void free_run(void *block, hak_word word, const char *functi
     }
 }
 
-HAK_NOINLINE void hak_free_far(void *block, hak_word word, const char *function) {
-    size_t live_header = (uint8_t)word;
+HAK_NOINLINE void hak_free_far(void *block, struct hak_at at, const char *function) {
+    size_t live_header = (uint8_t)at.word;
     if (HAK_UNLIKELY(live_header - HAK_FIRST_SLAB_ROW >= HAK_CLASS_COUNT) ||
         HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP) || hak_child_is_pending()) {
         if (live_header == HAK_KIND_EXTENT) { /* the row of that kind */
-            free_run(block, word, function);
+            free_run(block, at.word, function);
         } else {
-            free_farther(block, word, function);
+            free_farther(block, at.word, function);
         }
         return;
     }
     hak_header *header;
-    if (HAK_UNLIKELY(!hak_first_is_live(hak_registry_at_hand(), word, live_header, block, &header))) {
+    if (HAK_UNLIKELY(!hak_first_is_live(at, live_header, block, &header))) {
         hak_free_slow(block, function);
         return;
     }
-    free_foreign(hak_tls.heap, block, header, live_header - HAK_HEADER_LIVE, word, function);
+    free_foreign(hak_tls.heap, block, header, live_header - HAK_HEADER_LIVE, at.word, function);
 }
 
 /* A block of no slab and not of the large floor. */
@@ -434,11 +434,11 @@ void hak_free_slow(void *block, const char *function) {
     free_plain(block, function);
 }
 
-HAK_NOINLINE void hak_free_far_claimed(void *block, size_t bytes, hak_word word, const char *function,
-                                       size_t align) {
+HAK_NOINLINE void hak_free_far_claimed(void *block, size_t bytes, const char *function, size_t align,
+                                       struct hak_at at) {
     if (HAK_UNLIKELY(hak_tls.low == HAK_LOW_OF_NO_HEAP) && hak_is_checked()) {
         hak_checked_free(block, function, (struct hak_claim){.bytes = bytes, .align = align});
         return;
     }
-    hak_free_far(block, word, function);
+    hak_free_far(block, at, function);
 }

@@ -89,9 +89,9 @@ bool hak_owns_plain(const void *pointer);
  */
 void hak_free_slow(void *block, const char *function);
 
-/* The same for a block of another thread's slab, or of this thread's but in a further unit; `word` is its
- * unit's. */
-void hak_free_far(void *block, hak_word word, const char *function);
+/* The same for a block of another thread's slab, or of this thread's but in a further unit; `at` is what the
+ * registry has of it. */
+void hak_free_far(void *block, struct hak_at at, const char *function);
 
 /* The same for a live block of this thread's whose class has no room for it in its cache. */
 void hak_free_no_room(void *block, hak_header *header, const char *function);
@@ -104,9 +104,9 @@ struct hak_claim {
 #define HAK_CLAIMS_NO_SIZE SIZE_MAX
 #define HAK_NO_CLAIM       ((struct hak_claim){.bytes = HAK_CLAIMS_NO_SIZE, .align = 0})
 
-/* hak_free_far() of a block with a claim. Block and size stand where a sized delete has them, so that its hit
- * moves neither. */
-void hak_free_far_claimed(void *block, size_t bytes, hak_word word, const char *function, size_t align);
+/* hak_free_far() of a block with a claim. Block and size stand where a sized delete has them, and what is
+ * known of it where that is not in the way: its hit moves none of them. */
+void hak_free_far_claimed(void *block, size_t bytes, const char *function, size_t align, struct hak_at at);
 
 /* Where a block is and which one: what every question about a pointer starts with. */
 struct block_place {
@@ -122,7 +122,7 @@ HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
     uint64_t offset = (uint64_t)(uint16_t)(uintptr_t)pointer + place.row->offset_bias;
     uint64_t reciprocal = hak_registry.reciprocal[class_idx];
     unsigned __int128 product = (unsigned __int128)offset * reciprocal;
-    place.is_exact = place.row->kind == HAK_KIND_SLAB && (uint64_t)product < reciprocal;
+    place.is_exact = place.row->kind == HAK_KIND_SLAB && (uint64_t)product >> HAK_EXACT_SHIFT == 0;
     place.block_idx = (uint64_t)(product >> 64);
     return place;
 }
@@ -250,21 +250,20 @@ HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
 }
 
 /*
- * Whether a live block starts there, in a unit with that word, the first of a slab of that class; if so, its
- * header. The reciprocal is loaded first: on Zen 3 a product with an operand in memory came so late that
- * each free waited for the one before, and took a third longer.
+ * Whether a live block starts there, in the first unit of a slab of that class; if so, its header. The
+ * reciprocal is in a register: on Zen 3 a product with an operand in memory came so late that each free
+ * waited for the one before, and took a third longer.
  */
-HAK_ALWAYS_INLINE bool hak_first_is_live(const struct hak_registry *registry, hak_word word,
-                                         size_t live_header, const void *block, hak_header **header) {
-    size_t class_idx = live_header - HAK_HEADER_LIVE;
-    uintptr_t map = hak_in_register((uintptr_t)hak_word_address(word));
+HAK_ALWAYS_INLINE bool hak_first_is_live(struct hak_at at, size_t live_header, const void *block,
+                                         hak_header **header) {
+    uintptr_t map = hak_in_register((uintptr_t)hak_word_address(at.word));
     uint64_t offset = hak_in_register((uint16_t)(uintptr_t)block);
-    uint64_t reciprocal = hak_in_register(registry->reciprocal[class_idx]);
-    unsigned __int128 product = (unsigned __int128)offset * reciprocal;
-    if (HAK_UNLIKELY((uint64_t)product >= registry->exact_below[class_idx])) {
+    uint64_t block_idx;
+    uint64_t remainder = hak_multiply_wide(offset, hak_in_register(at.reciprocal), &block_idx);
+    if (HAK_UNLIKELY(remainder >> HAK_EXACT_SHIFT != 0)) {
         return false;
     }
-    map += (uint64_t)(product >> 64);
+    map += block_idx;
     *header = (hak_header *)map;
     /* relaxed: as in hak_place_is_live() */
     return !hak_atomic_byte_differs_relaxed(*header, live_header);
@@ -305,25 +304,25 @@ HAK_ALWAYS_INLINE size_t hak_own_row(hak_word word) {
 HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
                                           struct hak_claim claim) {
     const struct hak_registry *registry = hak_registry_at_hand();
-    hak_word word;
-    if (!hak_registry_word_at_home(registry, block, &word)) {
+    struct hak_at at;
+    if (!hak_registry_at_home(registry, block, &at)) {
         if (block == NULL) {
             return; /* before anything is asked of the heap: free(NULL) is what clean-up code does most */
         }
-        word = hak_registry_word_abroad(registry, block);
+        at = hak_registry_abroad(registry, block);
     }
-    size_t row = hak_own_row(word);
+    size_t row = hak_own_row(at.word);
     if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW)) {
         if (has_claim) {
-            hak_free_far_claimed(block, claim.bytes, word, function, claim.align);
+            hak_free_far_claimed(block, claim.bytes, function, claim.align, at);
         } else {
-            hak_free_far(block, word, function);
+            hak_free_far(block, at, function);
         }
         return;
     }
     __builtin_prefetch(block); /* whoever gets it next writes there at once: see core/README.md */
     hak_header *header;
-    if (HAK_UNLIKELY(!hak_first_is_live(registry, word, row, block, &header))) {
+    if (HAK_UNLIKELY(!hak_first_is_live(at, row, block, &header))) {
         hak_free_slow(block, function);
         return;
     }

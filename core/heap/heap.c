@@ -33,7 +33,7 @@
 /* The table is most of what the library spans, and that is less than 2 MiB: the kernel puts longer mappings
  * of files at multiples of a huge page, and then what is mapped below them (libc) has more pages in memory.
  */
-#define HEAPS_MAX ((size_t)118 * 1024)
+#define HEAPS_MAX ((size_t)84 * 1024)
 #ifndef PTHREAD_DESTRUCTOR_ITERATIONS
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif

@@ -20,11 +20,9 @@
  * the like it takes none, nor NULL.
  */
 HAK_ALWAYS_INLINE bool is_own_live(const void *block, size_t *row, hak_header **header) {
-    const struct hak_registry *registry = hak_registry_at_hand();
-    hak_word word = hak_registry_word_in(registry, block);
-    *row = hak_own_row(word);
-    return HAK_LIKELY(*row <= HAK_LAST_SLAB_ROW) &&
-           HAK_LIKELY(hak_first_is_live(registry, word, *row, block, header));
+    struct hak_at at = hak_registry_at(hak_registry_at_hand(), block);
+    *row = hak_own_row(at.word);
+    return HAK_LIKELY(*row <= HAK_LAST_SLAB_ROW) && HAK_LIKELY(hak_first_is_live(at, *row, block, header));
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------- */

@@ -70,14 +70,28 @@ extern const uint32_t hak_class_block_bytes[HAK_CLASS_COUNT];
 extern const uint8_t hak_class_units[HAK_CLASS_COUNT];
 
 /*
- * For the offset `n` of a pointer from its slab's start: the 128-bit product n * reciprocal has the block
- * number in its upper half, and its lower half is below the reciprocal exactly when n is a multiple of the
- * block size: reciprocal = floor(2^64 / size) + 1 and n < 2^19, so the error n * (size * reciprocal - 2^64) /
- * size stays below it (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", 2019).
+ * For the offset n of a pointer from its slab's start: the 128-bit product n * reciprocal has the block
+ * number in its upper half, and its lower half is below 2^HAK_EXACT_SHIFT exactly when n is a multiple of the
+ * block size (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", 2019). The reciprocal
+ * is 2^64 / size and an error below 1, n below 2^19: so the lower half is n % size * 2^64 / size and less
+ * than 2^19.
+ *
+ * Of the upper half of a reciprocal alone, whatever the lower is, the error is below 2^33. That serves where
+ * n is below 2^16, since no block is longer than 2^15 bytes: a remainder of 1 is at least 2^49, what 0 comes
+ * to is below, and the largest remainder does not reach the next number.
  */
 HAK_INLINE uint64_t hak_class_reciprocal(unsigned class_idx) {
     return UINT64_MAX / hak_class_block_bytes[class_idx] + 1;
 }
+
+HAK_INLINE uint32_t hak_class_reciprocal_upper(unsigned class_idx) {
+    return (uint32_t)((hak_class_reciprocal(class_idx) + UINT32_MAX) >> 32);
+}
+
+#define HAK_EXACT_SHIFT 49u
+_Static_assert(HAK_MID_MAX_BYTES <= (uint64_t)1 << (64 - HAK_EXACT_SHIFT),
+               "a remainder of 1 is not taken for 0");
+_Static_assert(HAK_UNIT_SHIFT + 33 <= HAK_EXACT_SHIFT, "the error of an upper half stays below it");
 
 #define HAK_SIZE_SHIFT 4u
 #define HAK_SIZE_SLOTS (HAK_MID_MAX_BYTES >> HAK_SIZE_SHIFT)

@@ -40,7 +40,7 @@ void hak_registry_init(void) {
         hak_registry_rows[kind].kind = (uint8_t)kind;
     }
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
-        hak_registry.reciprocal[c] = hak_registry.exact_below[c] = hak_class_reciprocal(c);
+        hak_registry.reciprocal[c] = hak_class_reciprocal(c);
         for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
             HAK_ASSERT(unit == 0 || row_of(c, unit) > HAK_LAST_SLAB_ROW);
             struct hak_registry_row *row = &hak_registry_rows[row_of(c, unit)];
@@ -70,14 +70,13 @@ hak_word hak_word_for_number(enum hak_unit_kind kind, uint64_t number) {
 
 /* Whether the leaf is there now: another thread was faster, or it is the first of the process and so the
  * home. */
-static bool is_settled(_Atomic(_Atomic hak_word *) *entry) {
+static bool is_settled(_Atomic(struct hak_leaf *) *entry) {
     hak_lock_acquire(&hak_registry_lock);
     if (!has_home) {
         has_home = true;
         uintptr_t base = (uintptr_t)(entry - hak_registry.top) << HAK_LEAF_SHIFT;
-        hak_atomic_store_relaxed(&hak_registry_minus_home,
-                                 -base);                    /* relaxed: see hak_registry_word_at_home() */
-        hak_atomic_store_relaxed(entry, hak_registry.home); /* relaxed: nothing was written to it before */
+        hak_atomic_store_relaxed(&hak_registry_minus_home, -base); /* relaxed: see hak_registry_at_home() */
+        hak_atomic_store_relaxed(entry, &hak_registry.home); /* relaxed: nothing was written to it before */
     }
     bool is_there = hak_atomic_load_relaxed(entry) != NULL; /* relaxed: written under the lock only */
     hak_lock_release(&hak_registry_lock);
@@ -86,10 +85,10 @@ static bool is_settled(_Atomic(_Atomic hak_word *) *entry) {
 
 /* Maps the leaf of one top entry between two guard pages; another thread may do the same meanwhile, the first
  * to publish wins. */
-static int map_leaf(_Atomic(_Atomic hak_word *) *entry) {
+static int map_leaf(_Atomic(struct hak_leaf *) *entry) {
     void *reserved;
-    size_t leaf_bytes = HAK_LEAF_UNITS * sizeof(hak_word);
     size_t page_bytes = hak_os_page_bytes();
+    size_t leaf_bytes = hak_round_up(sizeof(struct hak_leaf), page_bytes);
     size_t guarded_bytes = leaf_bytes + 2 * page_bytes;
     int error = hak_os_reserve_aligned(guarded_bytes, page_bytes, &reserved);
     if (error != 0) {
@@ -121,7 +120,7 @@ int hak_registry_prepare(const void *address, size_t bytes) {
     }
     uintptr_t last = ((uintptr_t)address + bytes - 1) >> HAK_LEAF_SHIFT;
     for (uintptr_t i = (uintptr_t)address >> HAK_LEAF_SHIFT; i <= last; i++) {
-        _Atomic(_Atomic hak_word *) *entry = &hak_registry.top[i];
+        _Atomic(struct hak_leaf *) *entry = &hak_registry.top[i];
         /* relaxed: a leaf is all zeros when it is entered, so nothing goes with the pointer to it */
         if (hak_atomic_load_relaxed(entry) == NULL && !is_settled(entry)) {
             int error = map_leaf(entry);
@@ -142,10 +141,15 @@ bool hak_registry_is_prepared(const void *address) {
 void hak_registry_store(const void *address, hak_word word) {
     uintptr_t a = (uintptr_t)address;
     /* relaxed: set for good */
-    _Atomic hak_word *leaf = hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]);
+    struct hak_leaf *leaf = hak_atomic_load_relaxed(&hak_registry.top[a >> HAK_LEAF_SHIFT]);
     HAK_ASSERT(leaf != NULL);
-    /* relaxed: see hak_registry_word_abroad() */
-    hak_atomic_store_relaxed(&leaf[(uint32_t)a >> HAK_UNIT_SHIFT], word);
+    uint32_t unit = (uint32_t)a >> HAK_UNIT_SHIFT;
+    unsigned class_idx = (uint8_t)word - HAK_FIRST_SLAB_ROW;
+    if (class_idx < HAK_CLASS_COUNT) {
+        /* relaxed: see hak_registry_abroad() */
+        hak_atomic_store_relaxed(&leaf->reciprocals[unit], hak_class_reciprocal_upper(class_idx));
+    }
+    hak_atomic_store_relaxed(&leaf->words[unit], word); /* relaxed: the same */
 }
 
 void hak_registry_fill(const void *address, size_t units, hak_word word) {
@@ -161,9 +165,9 @@ size_t hak_registry_mapped_bytes(void) {
 void hak_registry_visit_mapped(hak_range_visitor visitor, void *context) {
     for (size_t i = 0; i < HAK_TOP_ENTRIES; i++) {
         /* relaxed: leaves stay once entered */
-        _Atomic hak_word *leaf = hak_atomic_load_relaxed(&hak_registry.top[i]);
-        if (leaf != NULL && leaf != hak_registry.home &&
-            visitor((void *)leaf, HAK_LEAF_UNITS * sizeof(hak_word), context) != 0) {
+        struct hak_leaf *leaf = hak_atomic_load_relaxed(&hak_registry.top[i]);
+        if (leaf != NULL && leaf != &hak_registry.home &&
+            visitor(leaf, hak_round_up(sizeof *leaf, hak_os_page_bytes()), context) != 0) {
             return;
         }
     }

@@ -5,7 +5,7 @@
  * A word packs an address or number (upper 48 bits), a tag and the number of a row (a byte each). The row
  * says what kind of unit this is and, for a slab, which class and how far from the slab's start; for the
  * first unit of a slab it is the header of the class's live blocks. The tag hints at the slab's owner. Two
- * levels: a top table with one entry per 4 GiB, leaves of 512 KiB, all but the first mapped on demand and
+ * levels: a top table with one entry per 4 GiB, leaves of 768 KiB, all but the first mapped on demand and
  * never unmapped. Addresses beyond HAK_ADDRESS_BITS are refused.
  *
  * Writers own the range that they write words for. Readers on the hit path hold a block of the unit, which
@@ -48,19 +48,35 @@ struct hak_registry_row {
 };
 
 /*
+ * The words of 4 GiB, and beside each what an offset in its unit is multiplied by. The word's row leads to
+ * that too, but then the address of a freed block's header would come so late that the loads of the next
+ * malloc and free would wait for it.
+ */
+struct hak_leaf {
+    _Atomic hak_word words[HAK_LEAF_UNITS];
+    uint32_t before_first; /* is read with the first of these */
+    /* hak_class_reciprocal_upper() of a slab's first unit; else 0, or that of a slab that was here */
+    _Atomic uint32_t reciprocals[HAK_LEAF_UNITS];
+};
+
+/*
  * `home` is the first leaf of the process: nearly all blocks lie there. It is found without a load that waits
- * for the pointer, since a free's latency is a chain of such loads, and from the same register as the numbers
- * of hak_class_reciprocal(). `unused` is such that the last entries of `top`, where nearly all mappings have
- * theirs, and what follows share a page.
+ * for the pointer, since a free's latency is a chain of such loads. `unused` is such that the last entries of
+ * `top`, where nearly all mappings have theirs, and what follows share a page.
  */
 struct hak_registry {
-    _Atomic hak_word home[HAK_LEAF_UNITS];
-    uint8_t unused[2048];
-    _Atomic(_Atomic hak_word *) top[HAK_TOP_ENTRIES]; /* leaves; NULL: nothing of ours lies there */
-    uint64_t reciprocal[HAK_CLASS_COUNT];             /* const after hak_registry_init() */
-    uint64_t exact_below[HAK_CLASS_COUNT];            /* the same, so that free uses each where it lies */
+    struct hak_leaf home;
+    uint8_t unused[2044];
+    _Atomic(struct hak_leaf *) top[HAK_TOP_ENTRIES]; /* NULL: nothing of ours lies there */
+    uint64_t reciprocal[HAK_CLASS_COUNT];            /* const after hak_registry_init() */
 };
 extern struct hak_registry hak_registry;
+
+/* What the registry knows of a pointer's unit. */
+struct hak_at {
+    hak_word word;
+    uint64_t reciprocal; /* in its upper half; of the class, if the word is of a slab's first unit */
+};
 
 /* Minus the address of the home's first unit; until there is one, such that no pointer lies there. */
 extern _Atomic uintptr_t hak_registry_minus_home;
@@ -78,19 +94,25 @@ HAK_ALWAYS_INLINE bool hak_registry_covers(const void *pointer) {
     return (uintptr_t)pointer >> HAK_LEAF_SHIFT < HAK_TOP_ENTRIES;
 }
 
-/* The word of a pointer that does not lie at home. */
-HAK_ALWAYS_INLINE hak_word hak_registry_word_abroad(const struct hak_registry *registry,
+/* Of a pointer that does not lie at home. */
+HAK_ALWAYS_INLINE struct hak_at hak_registry_abroad(const struct hak_registry *registry,
                                                     const void *pointer) {
     uintptr_t number = (uintptr_t)pointer >> HAK_LEAF_SHIFT;
     if (number >= HAK_TOP_ENTRIES) {
-        return 0;
+        return (struct hak_at){.word = 0};
     }
     /* relaxed: whoever holds a pointer into a unit got it after the unit's words were stored, and by a way
      * that orders the two (his own store, or the program's own synchronisation); a wild pointer may read
      * either */
-    _Atomic hak_word *leaf = hak_atomic_load_relaxed(&registry->top[number]);
-    /* relaxed: as above */
-    return leaf == NULL ? 0 : hak_atomic_load_relaxed(&leaf[(uint32_t)(uintptr_t)pointer >> HAK_UNIT_SHIFT]);
+    const struct hak_leaf *leaf = hak_atomic_load_relaxed(&registry->top[number]);
+    if (leaf == NULL) {
+        return (struct hak_at){.word = 0};
+    }
+    uint32_t unit = (uint32_t)(uintptr_t)pointer >> HAK_UNIT_SHIFT;
+    struct hak_at at;
+    at.word = hak_atomic_load_relaxed(&leaf->words[unit]);                   /* relaxed: as above */
+    at.reciprocal = hak_atomic_load_upper_relaxed(&leaf->reciprocals[unit]); /* relaxed: as above */
+    return at;
 }
 
 /* The registry, its address in a register: for who looks up a word and divides. */
@@ -98,28 +120,29 @@ HAK_ALWAYS_INLINE const struct hak_registry *hak_registry_at_hand(void) {
     return (const struct hak_registry *)hak_in_register((uintptr_t)&hak_registry);
 }
 
-/* Whether it lies at home, as most do; then its word. */
-HAK_ALWAYS_INLINE bool hak_registry_word_at_home(const struct hak_registry *registry, const void *pointer,
-                                                 hak_word *word) {
+/* Whether it lies at home, as most do; then what is known of it. */
+HAK_ALWAYS_INLINE bool hak_registry_at_home(const struct hak_registry *registry, const void *pointer,
+                                            struct hak_at *at) {
     /* relaxed: who sees an older value finds the home by way of the top table */
     uintptr_t offset_bytes = hak_atomic_load_relaxed(&hak_registry_minus_home) + (uintptr_t)pointer;
-    uintptr_t unit_at_home = offset_bytes >> HAK_UNIT_SHIFT;
-    if (HAK_UNLIKELY(unit_at_home >= HAK_LEAF_UNITS)) {
+    uintptr_t unit = offset_bytes >> HAK_UNIT_SHIFT;
+    if (HAK_UNLIKELY(unit >= HAK_LEAF_UNITS)) {
         return false;
     }
-    *word = hak_atomic_load_relaxed(&registry->home[unit_at_home]); /* relaxed: as for those abroad */
+    const struct hak_leaf *home = &registry->home;
+    at->word = hak_atomic_load_relaxed(&home->words[unit]); /* relaxed: as for those abroad */
+    at->reciprocal = hak_atomic_load_upper_relaxed(&home->reciprocals[unit]); /* relaxed: the same */
     return true;
 }
 
-HAK_ALWAYS_INLINE hak_word hak_registry_word_in(const struct hak_registry *registry, const void *pointer) {
-    hak_word word;
-    return hak_registry_word_at_home(registry, pointer, &word) ? word
-                                                               : hak_registry_word_abroad(registry, pointer);
+HAK_ALWAYS_INLINE struct hak_at hak_registry_at(const struct hak_registry *registry, const void *pointer) {
+    struct hak_at at;
+    return hak_registry_at_home(registry, pointer, &at) ? at : hak_registry_abroad(registry, pointer);
 }
 
 /* The word of any pointer value, 0 where nothing of ours is. */
 HAK_INLINE hak_word hak_registry_word(const void *pointer) {
-    return hak_registry_word_in(&hak_registry, pointer);
+    return hak_registry_at(&hak_registry, pointer).word;
 }
 
 HAK_INLINE const struct hak_registry_row *hak_word_row(hak_word word) {

@@ -50,10 +50,13 @@ static bool has_patience(struct patience *patience) {
 static const char *check_words(const struct slab *slab) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
         const void *address = (const void *)(slab->base + unit * HAK_UNIT_BYTES);
-        hak_word word = hak_registry_word(address);
-        unsigned tag = hak_word_tag(word); /* a hint only: any heap's is right */
-        if (word != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map, tag)) {
+        struct hak_at at = hak_registry_at(&hak_registry, address);
+        unsigned tag = hak_word_tag(at.word); /* a hint only: any heap's is right */
+        if (at.word != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map, tag)) {
             return "slab: a registry word does not name its header map";
+        }
+        if (unit == 0 && at.reciprocal >> 32 != hak_class_reciprocal_upper(slab->class_idx)) {
+            return "slab: the reciprocal beside its registry word is not its class's";
         }
     }
     return hak_slab_of_map(slab->map) == slab ? NULL : "slab: its header map names another slab";

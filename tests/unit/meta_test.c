@@ -61,6 +61,15 @@ static void classes_waste_little(void **state) {
     }
 }
 
+/* Whether the division says of the offset in its slab what is so. */
+static bool is_divided(unsigned class_idx, size_t offset, uint64_t reciprocal) {
+    unsigned __int128 product = (unsigned __int128)offset * reciprocal;
+    bool is_exact = (uint64_t)product >> HAK_EXACT_SHIFT == 0;
+    size_t block_bytes = hak_class_block_bytes[class_idx];
+    return is_exact == (offset % block_bytes == 0) &&
+           (!is_exact || (uint64_t)(product >> 64) == offset / block_bytes);
+}
+
 /* For each class and every offset in its slab: inexact between blocks, and the right number at their starts.
  */
 static void division_is_exact_for_every_offset(void **state) {
@@ -70,14 +79,26 @@ static void division_is_exact_for_every_offset(void **state) {
         for (unsigned unit = 0; unit < hak_class_units[c]; unit++) {
             const struct hak_registry_row *row = hak_word_row(hak_word_for_slab(c, unit, NULL, 0));
             assert_int_equal(row->class_idx, c);
+            assert_int_equal(row->offset_bias, unit * HAK_UNIT_BYTES);
             for (size_t offset = 0; offset < HAK_UNIT_BYTES; offset++) {
-                size_t in_slab = unit * HAK_UNIT_BYTES + offset;
-                unsigned __int128 product =
-                    (unsigned __int128)(offset + row->offset_bias) * hak_registry.reciprocal[c];
-                bool is_exact = (uint64_t)product < hak_registry.exact_below[c];
-                if (is_exact != (in_slab % hak_class_block_bytes[c] == 0) ||
-                    (is_exact && (uint64_t)(product >> 64) != in_slab / hak_class_block_bytes[c])) {
-                    fail_msg("class %u, offset %zu", c, in_slab);
+                if (!is_divided(c, offset + row->offset_bias, hak_registry.reciprocal[c])) {
+                    fail_msg("class %u, offset %zu", c, offset + row->offset_bias);
+                }
+            }
+        }
+    }
+}
+
+/* Free reads the upper half of the reciprocal together with what lies before it. */
+static void division_in_a_first_unit_is_exact_whatever_the_lower_half(void **state) {
+    (void)state;
+    const uint64_t lowers[] = {0, UINT32_MAX};
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
+        uint64_t upper = (uint64_t)hak_class_reciprocal_upper(c) << 32;
+        for (size_t offset = 0; offset < HAK_UNIT_BYTES; offset++) {
+            for (unsigned i = 0; i < sizeof lowers / sizeof lowers[0]; i++) {
+                if (!is_divided(c, offset, upper | lowers[i])) {
+                    fail_msg("class %u, offset %zu, lower half %#jx", c, offset, (uintmax_t)lowers[i]);
                 }
             }
         }
@@ -132,6 +153,37 @@ static void stored_words_are_found_in_any_leaf(void **state) {
         assert_int_equal(hak_registry_word(start - 1), 0);
         assert_int_equal(hak_registry_word(start + 4 * HAK_UNIT_BYTES), 0);
         hak_registry_fill(start, 4, 0);
+    }
+}
+
+/* Two units side by side, of two classes: each has its own. */
+static void check_reciprocals_at(const char *units, unsigned class_idx) {
+    unsigned other_idx = (class_idx + 1) % HAK_CLASS_COUNT;
+    hak_registry_store(units, hak_word_for_slab(class_idx, 0, NULL, 1));
+    hak_registry_store(units + HAK_UNIT_BYTES, hak_word_for_slab(other_idx, 0, NULL, 1));
+    struct hak_at first = hak_registry_at(&hak_registry, units);
+    struct hak_at second = hak_registry_at(&hak_registry, units + HAK_UNIT_BYTES);
+    assert_int_equal(first.word, hak_word_for_slab(class_idx, 0, NULL, 1));
+    assert_int_equal(first.reciprocal >> 32, hak_class_reciprocal_upper(class_idx));
+    assert_int_equal(second.reciprocal >> 32, hak_class_reciprocal_upper(other_idx));
+    hak_registry_fill(units, 2, 0);
+}
+
+/* Abroad and at home, in the first and the last units of a leaf too. */
+static void a_slabs_reciprocal_lies_beside_its_word(void **state) {
+    (void)state;
+    hak_free(hak_malloc(100));
+    /* relaxed: one thread */
+    uintptr_t home = 0 - hak_atomic_load_relaxed(&hak_registry_minus_home);
+    const uintptr_t leaves[] = {(uintptr_t)0x104 << 32, home};
+    const size_t numbers[] = {0, HAK_LEAF_UNITS / 2, HAK_LEAF_UNITS - 2};
+    for (unsigned i = 0; i < 6; i++) {
+        const char *units = (const char *)leaves[i / 3] + numbers[i % 3] * HAK_UNIT_BYTES;
+        assert_int_equal(hak_registry_prepare(units, 2 * HAK_UNIT_BYTES), 0);
+        bool is_free = hak_registry_word(units) == 0 && hak_registry_word(units + HAK_UNIT_BYTES) == 0;
+        for (unsigned c = 0; c < HAK_CLASS_COUNT && is_free; c++) {
+            check_reciprocals_at(units, c);
+        }
     }
 }
 
@@ -310,9 +362,11 @@ int main(void) {
         cmocka_unit_test(an_aligned_request_gets_the_smallest_class_that_is_aligned),
         cmocka_unit_test(classes_waste_little),
         cmocka_unit_test(division_is_exact_for_every_offset),
+        cmocka_unit_test(division_in_a_first_unit_is_exact_whatever_the_lower_half),
         cmocka_unit_test(words_keep_address_kind_and_number),
         cmocka_unit_test(any_pointer_value_may_be_looked_up),
         cmocka_unit_test(stored_words_are_found_in_any_leaf),
+        cmocka_unit_test(a_slabs_reciprocal_lies_beside_its_word),
         cmocka_unit_test(the_first_leaf_is_home),
         cmocka_unit_test(the_unit_behind_the_home_is_in_the_next_leaf),
         cmocka_unit_test(all_leaves_but_the_home_are_mapped_memory),

@@ -147,10 +147,11 @@ static void damages_of_slabs_are_found(void **state) {
     (void)state;
     unsigned carved = is.slab->carved_blocks;
     struct superslab *of_wide = hak_superslab_of(hak_slab_of_block(is.wide));
-    _Atomic hak_word *leaf = hak_registry.top[is.slab->base >> HAK_LEAF_SHIFT];
-    _Atomic hak_word *word = &leaf[(uint32_t)is.slab->base >> HAK_UNIT_SHIFT];
+    struct hak_leaf *leaf = hak_registry.top[is.slab->base >> HAK_LEAF_SHIFT];
+    _Atomic hak_word *word = &leaf->words[(uint32_t)is.slab->base >> HAK_UNIT_SHIFT];
+    _Atomic uint32_t *reciprocal = &leaf->reciprocals[(uint32_t)is.slab->base >> HAK_UNIT_SHIFT];
     struct slab *wide = hak_slab_of_block(is.wide);
-    _Atomic hak_word *further = &leaf[(uint32_t)(wide->base + HAK_UNIT_BYTES) >> HAK_UNIT_SHIFT];
+    _Atomic hak_word *further = &leaf->words[(uint32_t)(wide->base + HAK_UNIT_BYTES) >> HAK_UNIT_SHIFT];
     struct slab **owner_of_map = (struct slab **)((uintptr_t)is.slab->map - 16);
     CHECK(carved < is.slab->capacity_blocks && of_wide != NULL);
     const struct damage damages[] = {
@@ -163,6 +164,7 @@ static void damages_of_slabs_are_found(void **state) {
         FIELD(is.slab->carved_blocks, carved ^ (carved - 1), "beyond the carved ones"),
         FIELD(is.slab->capacity_blocks, 1, "out of range"),
         FIELD(*word, (uint64_t)1 << 20, "registry word"),
+        FIELD(*reciprocal, 1, "the reciprocal"),
         FIELD(*word, 1, "registry word"),
         FIELD(*further, 1, "registry word"),
         FIELD(*owner_of_map, 64, "names another slab"),
@@ -290,8 +292,9 @@ static void damages_of_mappings_are_found(void **state) {
     for (size_t i = 0; i < COUNT_OF(damages); i++) {
         find(&damages[i]);
     }
-    _Atomic hak_word *leaf = hak_registry.top[is.mapping->base >> HAK_LEAF_SHIFT];
-    const struct damage word = {"a mapping's word", &leaf[(uint32_t)is.mapping->base >> HAK_UNIT_SHIFT], 8,
+    struct hak_leaf *leaf = hak_registry.top[is.mapping->base >> HAK_LEAF_SHIFT];
+    const struct damage word = {"a mapping's word",
+                                &leaf->words[(uint32_t)is.mapping->base >> HAK_UNIT_SHIFT], 8,
                                 (uint64_t)1 << 30, ":"};
     find(&word);
 }

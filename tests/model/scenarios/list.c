@@ -62,6 +62,7 @@ const struct model_scenario *const model_scenarios[] = {
     &model_registry_home,
     &model_registry_leaf,
     &model_registry_words,
+    &model_registry_reciprocals,
     &model_registry_prepared,
     &model_record_table,
     &model_parked_pair,

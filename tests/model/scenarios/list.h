@@ -39,7 +39,7 @@ extern const struct model_scenario model_sleeper_wakes, model_sleeper_takes, mod
 
 /* registry.c */
 extern const struct model_scenario model_registry_home, model_registry_leaf, model_registry_words,
-    model_registry_prepared, model_record_table;
+    model_registry_reciprocals, model_registry_prepared, model_record_table;
 
 /* traces.c */
 extern const struct model_scenario model_traces_same, model_traces_list;

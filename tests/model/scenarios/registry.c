@@ -4,6 +4,7 @@
  */
 #include "meta/registry.h"
 #include "heap/heap.h"
+#include "meta/classes.h"
 #include "scenarios/kit.h"
 #include "scenarios/list.h"
 #include "slab/superslab.h"
@@ -101,6 +102,32 @@ const struct model_scenario model_registry_words = {
     .claim = "a look-up beside insertion and removal sees the word of a moment that is not past",
     .set_up = {prepare_unit},
     .run = {enter_and_remove, follow, follow},
+};
+
+#define SLAB_WORD hak_word_for_slab(3, 0, NULL, 1)
+
+static void enter_slab(void) {
+    char *unit = own_unit();
+    hak_registry_store(unit, SLAB_WORD);
+    /* release: the program's own synchronisation */
+    hak_atomic_store_release(&handed_over, unit);
+}
+
+/* Who was handed a block has what to divide its offset by. */
+static void find_slab(void) {
+    /* acquire: the program's own synchronisation */
+    const char *unit = hak_atomic_load_acquire(&handed_over);
+    if (unit != NULL) {
+        struct hak_at at = hak_registry_at(&hak_registry, unit);
+        MODEL_CHECK(at.word == SLAB_WORD && at.reciprocal >> 32 == hak_class_reciprocal_upper(3));
+    }
+}
+
+const struct model_scenario model_registry_reciprocals = {
+    .name = "registry-reciprocals",
+    .claim = "who is handed a block of a slab finds the class's reciprocal beside the unit's word",
+    .set_up = {prepare_unit},
+    .run = {enter_slab, find_slab},
 };
 
 /* Stores a word only where that needs no memory. */

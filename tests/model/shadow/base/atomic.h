@@ -56,6 +56,7 @@
 #define hak_atomic_cas_weak_release(p, expected, v) MODEL_CAS(p, expected, v, MODEL_RELEASE, true)
 #define hak_atomic_cas_weak_acq_rel(p, expected, v) MODEL_CAS(p, expected, v, MODEL_ACQ_REL, true)
 #define hak_atomic_byte_differs_relaxed(p, v)       (hak_atomic_load_relaxed(p) != (unsigned char)(v))
+#define hak_atomic_load_upper_relaxed(p)            ((uint64_t)hak_atomic_load_relaxed(p) << 32)
 #define hak_atomic_compiler_fence_acquire()                                                                  \
     ((void)0) /* goes with vector loads, which the model has none of */
 
