@@ -66,7 +66,7 @@ struct hak_leaf {
  */
 struct hak_registry {
     struct hak_leaf home;
-    uint8_t unused[2044];
+    uint8_t unused[2040];
     _Atomic(struct hak_leaf *) top[HAK_TOP_ENTRIES]; /* NULL: nothing of ours lies there */
     uint64_t reciprocal[HAK_CLASS_COUNT];            /* const after hak_registry_init() */
 };
