@@ -120,10 +120,8 @@ HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
     struct block_place place = {.word = word, .row = hak_word_row(word)};
     unsigned class_idx = place.row->class_idx;
     uint64_t offset = (uint64_t)(uint16_t)(uintptr_t)pointer + place.row->offset_bias;
-    uint64_t reciprocal = hak_registry.reciprocal[class_idx];
-    unsigned __int128 product = (unsigned __int128)offset * reciprocal;
-    place.is_exact = place.row->kind == HAK_KIND_SLAB && (uint64_t)product >> HAK_EXACT_SHIFT == 0;
-    place.block_idx = (uint64_t)(product >> 64);
+    bool is_start = hak_divides(hak_registry.reciprocal[class_idx], offset, &place.block_idx);
+    place.is_exact = place.row->kind == HAK_KIND_SLAB && is_start;
     return place;
 }
 
@@ -259,8 +257,7 @@ HAK_ALWAYS_INLINE bool hak_first_is_live(struct hak_at at, size_t live_header, c
     uintptr_t map = hak_in_register((uintptr_t)hak_word_address(at.word));
     uint64_t offset = hak_in_register((uint16_t)(uintptr_t)block);
     uint64_t block_idx;
-    uint64_t remainder = hak_multiply_wide(offset, hak_in_register(at.reciprocal), &block_idx);
-    if (HAK_UNLIKELY(remainder >> HAK_EXACT_SHIFT != 0)) {
+    if (HAK_UNLIKELY(!hak_divides(hak_in_register(at.reciprocal), offset, &block_idx))) {
         return false;
     }
     map += block_idx;

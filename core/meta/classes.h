@@ -84,14 +84,19 @@ HAK_INLINE uint64_t hak_class_reciprocal(unsigned class_idx) {
     return UINT64_MAX / hak_class_block_bytes[class_idx] + 1;
 }
 
-HAK_INLINE uint32_t hak_class_reciprocal_upper(unsigned class_idx) {
-    return (uint32_t)((hak_class_reciprocal(class_idx) + UINT32_MAX) >> 32);
+HAK_INLINE uint32_t hak_reciprocal_upper(uint64_t reciprocal) {
+    return (uint32_t)((reciprocal + UINT32_MAX) >> 32);
 }
 
 #define HAK_EXACT_SHIFT 49u
 _Static_assert(HAK_MID_MAX_BYTES <= (uint64_t)1 << (64 - HAK_EXACT_SHIFT),
                "a remainder of 1 is not taken for 0");
 _Static_assert(HAK_UNIT_SHIFT + 33 <= HAK_EXACT_SHIFT, "the error of an upper half stays below it");
+
+/* Whether a block starts at that offset; it, or the one that covers it, has the number *block_idx. */
+HAK_ALWAYS_INLINE bool hak_divides(uint64_t reciprocal, uint64_t offset, uint64_t *block_idx) {
+    return hak_multiply_wide(offset, reciprocal, block_idx) >> HAK_EXACT_SHIFT == 0;
+}
 
 #define HAK_SIZE_SHIFT 4u
 #define HAK_SIZE_SLOTS (HAK_MID_MAX_BYTES >> HAK_SIZE_SHIFT)

@@ -88,7 +88,7 @@ static bool is_settled(_Atomic(struct hak_leaf *) *entry) {
 static int map_leaf(_Atomic(struct hak_leaf *) *entry) {
     void *reserved;
     size_t page_bytes = hak_os_page_bytes();
-    size_t leaf_bytes = hak_round_up(sizeof(struct hak_leaf), page_bytes);
+    size_t leaf_bytes = sizeof(struct hak_leaf);
     size_t guarded_bytes = leaf_bytes + 2 * page_bytes;
     int error = hak_os_reserve_aligned(guarded_bytes, page_bytes, &reserved);
     if (error != 0) {
@@ -147,7 +147,8 @@ void hak_registry_store(const void *address, hak_word word) {
     unsigned class_idx = (uint8_t)word - HAK_FIRST_SLAB_ROW;
     if (class_idx < HAK_CLASS_COUNT) {
         /* relaxed: see hak_registry_abroad() */
-        hak_atomic_store_relaxed(&leaf->reciprocals[unit], hak_class_reciprocal_upper(class_idx));
+        hak_atomic_store_relaxed(&leaf->reciprocals[unit],
+                                 hak_reciprocal_upper(hak_registry.reciprocal[class_idx]));
     }
     hak_atomic_store_relaxed(&leaf->words[unit], word); /* relaxed: the same */
 }
@@ -166,8 +167,7 @@ void hak_registry_visit_mapped(hak_range_visitor visitor, void *context) {
     for (size_t i = 0; i < HAK_TOP_ENTRIES; i++) {
         /* relaxed: leaves stay once entered */
         struct hak_leaf *leaf = hak_atomic_load_relaxed(&hak_registry.top[i]);
-        if (leaf != NULL && leaf != &hak_registry.home &&
-            visitor(leaf, hak_round_up(sizeof *leaf, hak_os_page_bytes()), context) != 0) {
+        if (leaf != NULL && leaf != &hak_registry.home && visitor(leaf, sizeof *leaf, context) != 0) {
             return;
         }
     }

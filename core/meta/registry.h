@@ -54,8 +54,8 @@ struct hak_registry_row {
  */
 struct hak_leaf {
     _Atomic hak_word words[HAK_LEAF_UNITS];
-    uint32_t before_first; /* is read with the first of these */
-    /* hak_class_reciprocal_upper() of a slab's first unit; else 0, or that of a slab that was here */
+    /* hak_reciprocal_upper() of a slab's first unit; else 0, or that of a slab that was here. The half of a
+     * word that lies before the first is read with it. */
     _Atomic uint32_t reciprocals[HAK_LEAF_UNITS];
 };
 
@@ -66,7 +66,7 @@ struct hak_leaf {
  */
 struct hak_registry {
     struct hak_leaf home;
-    uint8_t unused[2040];
+    uint8_t unused[2048];
     _Atomic(struct hak_leaf *) top[HAK_TOP_ENTRIES]; /* NULL: nothing of ours lies there */
     uint64_t reciprocal[HAK_CLASS_COUNT];            /* const after hak_registry_init() */
 };
@@ -115,7 +115,7 @@ HAK_ALWAYS_INLINE struct hak_at hak_registry_abroad(const struct hak_registry *r
     return at;
 }
 
-/* The registry, its address in a register: for who looks up a word and divides. */
+/* The registry, its address in a register: for who looks up a word and what lies beside it. */
 HAK_ALWAYS_INLINE const struct hak_registry *hak_registry_at_hand(void) {
     return (const struct hak_registry *)hak_in_register((uintptr_t)&hak_registry);
 }

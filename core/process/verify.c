@@ -55,7 +55,7 @@ static const char *check_words(const struct slab *slab) {
         if (at.word != hak_word_for_slab(slab->class_idx, unit, (const void *)slab->map, tag)) {
             return "slab: a registry word does not name its header map";
         }
-        if (unit == 0 && at.reciprocal >> 32 != hak_class_reciprocal_upper(slab->class_idx)) {
+        if (unit == 0 && at.reciprocal >> 32 != hak_reciprocal_upper(hak_class_reciprocal(slab->class_idx))) {
             return "slab: the reciprocal beside its registry word is not its class's";
         }
     }

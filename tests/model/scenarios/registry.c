@@ -119,7 +119,8 @@ static void find_slab(void) {
     const char *unit = hak_atomic_load_acquire(&handed_over);
     if (unit != NULL) {
         struct hak_at at = hak_registry_at(&hak_registry, unit);
-        MODEL_CHECK(at.word == SLAB_WORD && at.reciprocal >> 32 == hak_class_reciprocal_upper(3));
+        MODEL_CHECK(at.word == SLAB_WORD &&
+                    at.reciprocal >> 32 == hak_reciprocal_upper(hak_class_reciprocal(3)));
     }
 }
 
