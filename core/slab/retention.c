@@ -203,7 +203,8 @@ bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms
         *over_since_ms = 0;
         return false;
     }
-    if (*over_since_ms == 0) {
+    /* Another thread, whose look at the clock was later, may have been here first. */
+    if (*over_since_ms == 0 || now_ms < *over_since_ms) {
         *over_since_ms = now_ms;
     }
     return now_ms >= *over_since_ms + hak_options.purge_ms;

@@ -54,6 +54,22 @@ static void floor_is_a_base_and_a_share_of_what_is_live(void **state) {
     assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), hak_retention_base_bytes() + 80 * MIB / 64);
 }
 
+/* Threads look at the clock before they take the lock, so a later look may come first. */
+static void an_earlier_look_at_the_clock_finds_it_due_as_well(void **state) {
+    (void)state;
+    uint64_t over_since_ms = 0;
+    assert_int_equal(hak_options.purge_ms, 0);
+    assert_true(hak_retention_is_due(&over_since_ms, true, 1001));
+    assert_true(hak_retention_is_due(&over_since_ms, true, 1000));
+    assert_int_equal(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE), 0);
+    hak_options.purge_ms = 100;
+    assert_false(hak_retention_is_due(&over_since_ms, true, 1099));
+    assert_true(hak_retention_is_due(&over_since_ms, true, 1100)); /* from the earlier one on */
+    assert_false(hak_retention_is_due(&over_since_ms, false, 1100));
+    assert_false(hak_retention_is_due(&over_since_ms, true, 1101)); /* as if for the first time */
+    hak_options.purge_ms = 0;
+}
+
 static void floor_rises_after_two_seconds_of_ping_pong(void **state) {
     (void)state;
     struct retention r = used_much();
@@ -500,6 +516,7 @@ static void the_floor_rises_no_higher_than_the_peak(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
+        cmocka_unit_test(an_earlier_look_at_the_clock_finds_it_due_as_well),
         cmocka_unit_test(floor_rises_after_two_seconds_of_ping_pong),
         cmocka_unit_test(short_cycles_prove_as_much_as_long_ones),
         cmocka_unit_test(what_is_missed_late_proves_nothing),
