@@ -148,12 +148,36 @@ BASE_NEW(_Znwm, size_t bytes) {
     return new_plain(bytes);
 }
 
-/* operator new[](size_t) */
-BASE_NEW(_Znam, size_t bytes) {
+/*
+ * Whether the program has replaced an operator never changes, so those of the others that are called most do
+ * not ask each time. Their gates have of their own what every gate reads, such that nothing passes; what
+ * comes to their slow paths asks, and opens them where the answer is no.
+ */
+static HAK_READ_MOSTLY _Atomic uint8_t array_live_of_slot[HAK_SIZE_SLOTS] = {[0 ... HAK_SIZE_SLOTS - 1] =
+                                                                                 HAK_LIVE_OF_NO_CLASS};
+
+static void open_array_new(void) {
+    for (size_t slot = 0; slot < HAK_SIZE_SLOTS; slot++) {
+        /* relaxed: all who open it store the same */
+        hak_atomic_store_relaxed(&array_live_of_slot[slot], hak_live_of_slot[slot]);
+    }
+}
+
+static HAK_NOINLINE void *new_array_miss(size_t bytes) {
     if (IS_REPLACED(_Znwm)) {
         return CALLED(_Znwm)(bytes);
     }
-    return new_plain(bytes);
+    /* relaxed: as above; the last one is stored last, or is so again by who finds it closed */
+    if (HAK_UNLIKELY(hak_atomic_load_relaxed(&array_live_of_slot[HAK_SIZE_SLOTS - 1]) ==
+                     HAK_LIVE_OF_NO_CLASS)) {
+        open_array_new();
+    }
+    return new_miss(bytes);
+}
+
+/* operator new[](size_t) */
+BASE_NEW(_Znam, size_t bytes) {
+    return hak_alloc_gate_by(array_live_of_slot, bytes, new_array_miss);
 }
 
 /* operator new(size_t, nothrow_t const &) */
@@ -217,31 +241,78 @@ BASE_DELETE(_ZdlPv, void *block) {
     hak_free_gate(block, DELETE_NAME);
 }
 
+/* hak_registry_minus_home once it is known that neither of the two by which others are defined is replaced:
+ * till then no block lies at home for these. */
+static HAK_READ_MOSTLY _Atomic uintptr_t delete_minus_home = HAK_MINUS_NO_HOME;
+
+/* False, and nothing is done, if the block does not lie there, or is NULL. */
+HAK_ALWAYS_INLINE bool delete_at_home(void *block, const char *function, bool has_claim, size_t bytes) {
+    struct hak_at at;
+    if (!hak_registry_at_home(hak_registry_at_hand(), &delete_minus_home, block, &at)) {
+        return false;
+    }
+    hak_free_at(at, block, function, has_claim, (struct hak_claim){.bytes = bytes, .align = 0});
+    return true;
+}
+
+static void delete_array_elsewhere(void *block);
+static void delete_sized_elsewhere(void *block, size_t bytes);
+static void delete_sized_array_elsewhere(void *block, size_t bytes);
+
 /* operator delete[](void *) */
 BASE_DELETE(_ZdaPv, void *block) {
-    if (IS_REPLACED(_ZdlPv)) {
-        CALLED(_ZdlPv)(block);
-        return;
+    if (!delete_at_home(block, DELETE_ARRAY_NAME, false, HAK_CLAIMS_NO_SIZE)) {
+        delete_array_elsewhere(block);
     }
-    hak_free_gate(block, DELETE_ARRAY_NAME);
 }
 
 /* operator delete(void *, size_t) */
 OPERATOR_DELETE(_ZdlPvm, void *block, size_t bytes) {
-    if (IS_REPLACED(_ZdlPv)) {
-        CALLED(_ZdlPv)(block);
-        return;
+    if (!delete_at_home(block, DELETE_NAME, true, bytes)) {
+        delete_sized_elsewhere(block, bytes);
     }
-    hak_free_gate_claiming(block, DELETE_NAME, bytes, 0);
 }
 
 /* operator delete[](void *, size_t) */
 OPERATOR_DELETE(_ZdaPvm, void *block, size_t bytes) {
+    if (!delete_at_home(block, DELETE_ARRAY_NAME, true, bytes)) {
+        delete_sized_array_elsewhere(block, bytes);
+    }
+}
+
+/* The program has replaced none by which the called one is defined. */
+static void delete_own_elsewhere(void *block, size_t bytes, const char *function) {
+    uintptr_t minus_home = hak_atomic_load_relaxed(&hak_registry_minus_home); /* relaxed: as in the gates */
+    bool is_any_replaced = IS_REPLACED(_ZdlPv) || IS_REPLACED(_ZdaPv);
+    /* relaxed: all who open it store the same */
+    if (!is_any_replaced && hak_atomic_load_relaxed(&delete_minus_home) != minus_home) {
+        hak_atomic_store_relaxed(&delete_minus_home, minus_home); /* relaxed: as above */
+    }
+    hak_free_gate_claiming(block, function, bytes, 0);
+}
+
+static HAK_NOINLINE void delete_array_elsewhere(void *block) {
+    if (IS_REPLACED(_ZdlPv)) {
+        CALLED(_ZdlPv)(block);
+        return;
+    }
+    delete_own_elsewhere(block, HAK_CLAIMS_NO_SIZE, DELETE_ARRAY_NAME);
+}
+
+static HAK_NOINLINE void delete_sized_elsewhere(void *block, size_t bytes) {
+    if (IS_REPLACED(_ZdlPv)) {
+        CALLED(_ZdlPv)(block);
+        return;
+    }
+    delete_own_elsewhere(block, bytes, DELETE_NAME);
+}
+
+static HAK_NOINLINE void delete_sized_array_elsewhere(void *block, size_t bytes) {
     if (IS_REPLACED(_ZdaPv) || IS_REPLACED(_ZdlPv)) {
         CALLED(_ZdaPv)(block);
         return;
     }
-    hak_free_gate_claiming(block, DELETE_ARRAY_NAME, bytes, 0);
+    delete_own_elsewhere(block, bytes, DELETE_ARRAY_NAME);
 }
 
 /* The rest are rare: one call more, and the gate's code once. */

@@ -200,15 +200,22 @@ HAK_ALWAYS_INLINE void hak_drop_top(size_t live_header) {
     hak_count_hit(live_header - HAK_HEADER_LIVE);
 }
 
-/* `miss` does what the hit path cannot, by a tail call. */
-HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t bytes)) {
+/* In the place of a live header in a table of sizes: the size's class is not known, each allocation of it is
+ * a miss. */
+#define HAK_LIVE_OF_NO_CLASS (HAK_HEADER_LIVE + HAK_CLASS_COUNT)
+
+/* `miss` does what the hit path cannot, by a tail call. `live_of_slot` has what hak_live_of_slot has, or no
+ * class. */
+HAK_ALWAYS_INLINE void *hak_alloc_gate_by(const _Atomic uint8_t *live_of_slot, size_t bytes,
+                                          void *(*miss)(size_t bytes)) {
     if (HAK_UNLIKELY(--hak_tls.until_slow < 0)) {
         return miss(bytes);
     }
     if (HAK_UNLIKELY(bytes - 1 >= HAK_MID_MAX_BYTES)) {
         return miss(bytes);
     }
-    size_t live_header = hak_live_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT];
+    /* relaxed: a table that is filled meanwhile has either */
+    size_t live_header = hak_atomic_load_relaxed(&live_of_slot[(bytes - 1) >> HAK_SIZE_SHIFT]);
     struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
     if (HAK_UNLIKELY(top->block == NULL)) {
         return miss(bytes);
@@ -217,6 +224,10 @@ HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t byt
     hak_drop_top(live_header);
     hak_cached_to_live(top->header, live_header);
     return top->block;
+}
+
+HAK_ALWAYS_INLINE void *hak_alloc_gate_or(size_t bytes, void *(*miss)(size_t bytes)) {
+    return hak_alloc_gate_by((const _Atomic uint8_t *)hak_live_of_slot, bytes, miss);
 }
 
 HAK_ALWAYS_INLINE void *hak_alloc_gate(size_t bytes) {
@@ -298,16 +309,8 @@ HAK_ALWAYS_INLINE size_t hak_own_row(hak_word word) {
     return hak_in_register((uint16_t)word - hak_tls.low);
 }
 
-HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
-                                          struct hak_claim claim) {
-    const struct hak_registry *registry = hak_registry_at_hand();
-    struct hak_at at;
-    if (!hak_registry_at_home(registry, block, &at)) {
-        if (block == NULL) {
-            return; /* before anything is asked of the heap: free(NULL) is what clean-up code does most */
-        }
-        at = hak_registry_abroad(registry, block);
-    }
+HAK_ALWAYS_INLINE void hak_free_at(struct hak_at at, void *block, const char *function, bool has_claim,
+                                   struct hak_claim claim) {
     size_t row = hak_own_row(at.word);
     if (HAK_UNLIKELY(row > HAK_LAST_SLAB_ROW)) {
         if (has_claim) {
@@ -324,6 +327,19 @@ HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, boo
         return;
     }
     hak_push_own(block, header, row, function);
+}
+
+HAK_ALWAYS_INLINE void hak_free_gate_with(void *block, const char *function, bool has_claim,
+                                          struct hak_claim claim) {
+    const struct hak_registry *registry = hak_registry_at_hand();
+    struct hak_at at;
+    if (!hak_registry_at_home(registry, &hak_registry_minus_home, block, &at)) {
+        if (block == NULL) {
+            return; /* before anything is asked of the heap: free(NULL) is what clean-up code does most */
+        }
+        at = hak_registry_abroad(registry, block);
+    }
+    hak_free_at(at, block, function, has_claim, claim);
 }
 
 HAK_ALWAYS_INLINE void hak_free_gate(void *block, const char *function) {

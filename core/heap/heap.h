@@ -131,10 +131,10 @@ enum hak_thread_state {
 #define HAK_LOW_OF_NO_HEAP (1u << HAK_WORD_LOW_BITS) /* above every word's lower bits */
 
 struct hak_tls {
-    struct block_ref *top[HAK_CLASS_COUNT];
-    struct heap *heap; /* NULL unless ATTACHED */
-    uint32_t low;      /* hak_word_low_of_heap() of it; without a heap such that no word is of a class */
-    uint8_t state;     /* enum hak_thread_state */
+    struct block_ref *top[HAK_CLASS_COUNT + 1]; /* the last is of no class, and always HAK_NO_CACHE_TOP */
+    struct heap *heap;                          /* NULL unless ATTACHED */
+    uint32_t low;  /* hak_word_low_of_heap() of it; without a heap such that no word is of a class */
+    uint8_t state; /* enum hak_thread_state */
     uint8_t exit_rounds;
     int64_t until_slow; /* allocations before one is slow: upkeep.h, sampled.h; below 0: now */
 };

@@ -18,7 +18,7 @@ _Static_assert(HAK_KIND_GUARDED < HAK_FIRST_SLAB_ROW, "each kind has a row");
 
 HAK_TABLE _Alignas(4096) struct hak_registry hak_registry;
 HAK_READ_MOSTLY struct hak_registry_row hak_registry_rows[HAK_REGISTRY_ROWS];
-HAK_READ_MOSTLY _Atomic uintptr_t hak_registry_minus_home = (uintptr_t)1 << 63;
+HAK_READ_MOSTLY _Atomic uintptr_t hak_registry_minus_home = HAK_MINUS_NO_HOME;
 struct hak_lock hak_registry_lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 
 static bool has_home; /* under the lock */

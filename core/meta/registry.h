@@ -79,6 +79,7 @@ struct hak_at {
 };
 
 /* Minus the address of the home's first unit; until there is one, such that no pointer lies there. */
+#define HAK_MINUS_NO_HOME ((uintptr_t)1 << 63)
 extern _Atomic uintptr_t hak_registry_minus_home;
 
 /* Const after hak_registry_init(). */
@@ -120,11 +121,13 @@ HAK_ALWAYS_INLINE const struct hak_registry *hak_registry_at_hand(void) {
     return (const struct hak_registry *)hak_in_register((uintptr_t)&hak_registry);
 }
 
-/* Whether it lies at home, as most do; then what is known of it. */
-HAK_ALWAYS_INLINE bool hak_registry_at_home(const struct hak_registry *registry, const void *pointer,
+/* Whether it lies at home, as most do; then what is known of it. `minus_home` is hak_registry_minus_home, or
+ * what somebody has copied it to. */
+HAK_ALWAYS_INLINE bool hak_registry_at_home(const struct hak_registry *registry,
+                                            const _Atomic uintptr_t *minus_home, const void *pointer,
                                             struct hak_at *at) {
     /* relaxed: who sees an older value finds the home by way of the top table */
-    uintptr_t offset_bytes = hak_atomic_load_relaxed(&hak_registry_minus_home) + (uintptr_t)pointer;
+    uintptr_t offset_bytes = hak_atomic_load_relaxed(minus_home) + (uintptr_t)pointer;
     uintptr_t unit = offset_bytes >> HAK_UNIT_SHIFT;
     if (HAK_UNLIKELY(unit >= HAK_LEAF_UNITS)) {
         return false;
@@ -137,7 +140,9 @@ HAK_ALWAYS_INLINE bool hak_registry_at_home(const struct hak_registry *registry,
 
 HAK_ALWAYS_INLINE struct hak_at hak_registry_at(const struct hak_registry *registry, const void *pointer) {
     struct hak_at at;
-    return hak_registry_at_home(registry, pointer, &at) ? at : hak_registry_abroad(registry, pointer);
+    return hak_registry_at_home(registry, &hak_registry_minus_home, pointer, &at)
+               ? at
+               : hak_registry_abroad(registry, pointer);
 }
 
 /* The word of any pointer value, 0 where nothing of ours is. */

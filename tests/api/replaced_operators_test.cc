@@ -21,6 +21,7 @@ constexpr size_t LEAD_BYTES = 64; /* before each block of the program's own oper
 const size_t sizes[] = {1, 40, 1000, 40000};
 
 long live_blocks;
+long null_deletes;
 long live_aligned_blocks;
 bool is_out_of_memory;
 
@@ -51,10 +52,12 @@ void *operator new(size_t bytes) {
 }
 
 void operator delete(void *block) noexcept {
-    if (block != nullptr) {
-        live_blocks--;
-        free_own(block);
+    if (block == nullptr) {
+        null_deletes++;
+        return;
     }
+    live_blocks--;
+    free_own(block);
 }
 
 void *operator new(size_t bytes, std::align_val_t alignment) {
@@ -92,6 +95,41 @@ void the_other_forms_call_the_replaced_ones(void **) {
         assert_int_equal(live_blocks, 0);
     }
     assert_int_equal(live_aligned_blocks, 0);
+}
+
+/* Blocks of every kind of size lie in the thread's caches, and the first calls have been. */
+void they_do_so_however_many_blocks_the_allocator_has_at_hand(void **) {
+    static void *blocks[2000];
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+            blocks[i] = opaque(std::malloc(sizes[i % COUNT_OF(sizes)] + LEAD_BYTES));
+        }
+        for (void *block : blocks) {
+            std::free(block);
+        }
+        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+            blocks[i] = ::operator new[](opaque(sizes[i % COUNT_OF(sizes)]));
+        }
+        assert_int_equal(live_blocks, COUNT_OF(blocks));
+        for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+            if (i % 3 == 0) {
+                ::operator delete[](opaque(blocks[i]));
+            } else if (i % 3 == 1) {
+                ::operator delete(opaque(blocks[i]), sizes[i % COUNT_OF(sizes)]);
+            } else {
+                ::operator delete[](opaque(blocks[i]), sizes[i % COUNT_OF(sizes)]);
+            }
+        }
+        assert_int_equal(live_blocks, 0);
+    }
+}
+
+void null_comes_to_the_replaced_one_as_well(void **) {
+    null_deletes = 0;
+    ::operator delete[](opaque(static_cast<void *>(nullptr)));
+    ::operator delete(opaque(static_cast<void *>(nullptr)), size_t(8));
+    ::operator delete[](opaque(static_cast<void *>(nullptr)), size_t(8));
+    assert_int_equal(null_deletes, 3);
 }
 
 void the_other_aligned_forms_do_so_too(void **) {
@@ -148,6 +186,8 @@ void the_nothrow_forms_catch_what_the_replaced_ones_throw(void **) {
 int main() {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_other_forms_call_the_replaced_ones),
+        cmocka_unit_test(they_do_so_however_many_blocks_the_allocator_has_at_hand),
+        cmocka_unit_test(null_comes_to_the_replaced_one_as_well),
         cmocka_unit_test(the_other_aligned_forms_do_so_too),
         cmocka_unit_test(the_nothrow_forms_catch_what_the_replaced_ones_throw),
     };

@@ -23,11 +23,11 @@ MOST = {
     "malloc": 17,
     "free": 31,
     "_Znwm": 17,
-    "_Znam": 21,  # whether the program has replaced those that it is defined by: four, also below
+    "_Znam": 17,
     "_ZdlPv": 31,
-    "_ZdaPv": 35,
-    "_ZdlPvm": 36,  # and the size is kept for the slow path, where checked mode looks at it
-    "_ZdaPvm": 40,
+    "_ZdaPv": 31,
+    "_ZdlPvm": 31,
+    "_ZdaPvm": 31,
 }
 FREES = ("free", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
 LINE_BYTES = 64
