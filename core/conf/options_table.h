@@ -48,7 +48,7 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     NUMBER(PURGE_MS, purge_ms, 0, 0, 86400000, "ms",                                                         \
            "that free memory stays beyond what may be kept before it goes back; 0: it goes at once")         \
     FLAG(BACKGROUND, background, false,                                                                      \
-         "a helper thread that gives back in time also when the program does nothing")                       \
+         "a helper thread that gives back in place of the frees, and also when the program does nothing")    \
     CHOICE(THP, thp, HAK_THP_AUTO, "auto|never|always",                                                      \
            "huge pages for SuperSlabs: auto is for blocks up to an OS page, while little is unused")         \
     FLAG(GUESTS, guests, true,                                                                               \

@@ -73,7 +73,7 @@ static bool ages(enum hak_retainer who) {
 
 /* Whether something of large blocks went back for that. */
 static bool age_large(void) {
-    return ages(HAK_RETAINER_LARGE) && hak_release_age(0);
+    return ages(HAK_RETAINER_LARGE) && hak_release_age();
 }
 
 /*

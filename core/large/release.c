@@ -19,6 +19,9 @@
 #define REFUSALS_MAX      4u
 #define TRIM_REFUSALS_MAX 16u
 
+/* Of the helper thread each time that it comes by: what then is left it gives back the next time. */
+#define HELP_CALLS_MAX 1024u
+
 /* For so many of these no run is picked where one was refused, or the same would come first after each pause.
  */
 #define REFUSED_STEPS 64u
@@ -91,10 +94,20 @@ static bool pick(struct step *step, size_t excess_bytes, bool runs_first, bool m
     return false;
 }
 
-/* Lock held. What is above the floor, at most max_bytes of it: of mappings and runs, whichever holds more. */
-static bool pick_excess(struct step *step, size_t max_bytes, uint64_t now_ms) {
+/* What an operation may still do. */
+struct budget {
+    enum hak_giver giver;
+    size_t bytes;
+    unsigned calls; /* one of them, the last, may be two: an unmapping that fails, and a purge */
+};
+
+/* Lock held. What is above the floor, at most as much of it as is left: of mappings and runs, whichever holds
+ * more. */
+static bool pick_excess(struct step *step, const struct budget *left, uint64_t now_ms) {
     size_t excess_bytes = hak_retain_excess();
-    if (!hak_retention_is_due(&hak_retain.over_since_ms, excess_bytes != 0, now_ms)) {
+    size_t max_bytes = left->bytes;
+    struct hak_over over = {.is_over = excess_bytes != 0, .excess_bytes = excess_bytes};
+    if (!hak_retention_is_due(&hak_retain.over_since_ms, over, left->giver, now_ms)) {
         excess_bytes = 0;
     }
     if (hak_mapping_totals.kept_count > hak_large_policy.kept_count_max) {
@@ -172,17 +185,11 @@ static size_t settle(const struct step *step, enum outcome outcome, uint64_t now
     return given_bytes;
 }
 
-/* What an operation may still do. */
-struct budget {
-    size_t bytes;
-    unsigned calls; /* one of them, the last, may be two: an unmapping that fails, and a purge */
-};
-
 /* One call's worth of what is above the floor; false when nothing more can be given back now. */
 static bool release_step(struct budget *left, uint64_t now_ms) {
     struct step step = {.since_ms = now_ms - hak_smaller(now_ms, REFUSED_STEPS * hak_large_policy.proof_ms)};
     hak_lock_acquire(&hak_large_lock);
-    bool has_step = pick_excess(&step, left->bytes, now_ms);
+    bool has_step = pick_excess(&step, left, now_ms);
     hak_lock_release(&hak_large_lock);
     if (!has_step) {
         return false;
@@ -198,9 +205,7 @@ static bool release_step(struct budget *left, uint64_t now_ms) {
     return step.mapping == NULL || outcome == UNMAPPED;
 }
 
-bool hak_release_excess(size_t own_bytes, unsigned calls_max, uint64_t now_ms) {
-    struct budget left = {.bytes = hak_larger(2 * own_bytes, hak_large_policy.release_bytes_max),
-                          .calls = calls_max};
+static bool release(struct budget left, uint64_t now_ms) {
     bool has_given = false;
     hak_lock_acquire(&hak_large_lock);
     hak_parked_flush(false);
@@ -217,11 +222,25 @@ bool hak_release_excess(size_t own_bytes, unsigned calls_max, uint64_t now_ms) {
     return has_given;
 }
 
-bool hak_release_age(size_t own_bytes) {
+bool hak_release_excess(size_t own_bytes, unsigned calls_max, uint64_t now_ms) {
+    size_t bytes = hak_larger(2 * own_bytes, hak_large_policy.release_bytes_max);
+    return release((struct budget){.giver = HAK_GIVER_OPERATION, .bytes = bytes, .calls = calls_max}, now_ms);
+}
+
+bool hak_release_age(void) {
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_large_lock);
     hak_retain_touch(now_ms);
-    return hak_release_unlock(own_bytes, now_ms);
+    return hak_release_unlock(0, now_ms);
+}
+
+void hak_release_help(void) {
+    struct budget all = {.giver = HAK_GIVER_HELPER, .bytes = SIZE_MAX, .calls = HELP_CALLS_MAX};
+    uint64_t now_ms = hak_os_now_ms();
+    hak_lock_acquire(&hak_large_lock);
+    hak_retain_touch(now_ms);
+    hak_lock_release(&hak_large_lock);
+    (void)release(all, now_ms);
 }
 
 /* Gives every empty extent back to the SuperSlab pool. */

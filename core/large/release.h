@@ -33,7 +33,10 @@ HAK_INLINE bool hak_release_unlock(size_t own_bytes, uint64_t now_ms) {
 
 /* Lets the floor fall with time and gives back what is above it then, as above; false if that is nothing.
  * Slow. */
-HAK_COLD bool hak_release_age(size_t own_bytes);
+HAK_COLD bool hak_release_age(void);
+
+/* What the helper thread does when it comes by: the same for all that has waited for it. Slow. */
+HAK_COLD void hak_release_help(void);
 
 /* Whether memory above the floor waits to go back. Relaxed: a hint. */
 extern _Atomic bool hak_release_has_debt;

@@ -8,6 +8,7 @@
 #include "os/os.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
+#include "slab/retention.h"
 
 #define PERIOD_MS    100u
 #define RAGGED_TURNS 8u /* in each: some 1 % of a processor's time */
@@ -28,19 +29,22 @@ static void *serve(void *unused) {
     (void)hak_heap_attach(); /* so that the child of a fork knows that somebody may have been purging */
     while (!main_has_ended()) {
         hak_os_sleep_ms(PERIOD_MS);
-        hak_purge_age();
-        hak_purge_settle();
-        (void)hak_release_age(SIZE_MAX);
+        hak_release_help();
+        hak_purge_help();
         for (unsigned i = 0; i < RAGGED_TURNS && hak_ragged_is_waiting(); i++) {
             hak_purge_ragged();
         }
     }
+    /* What still waits does so in vain from now on. */
+    hak_retention_set_helper(false);
+    hak_release_help();
+    hak_purge_help();
     return unused;
 }
 
 void hak_background_start(void) {
     main_heap = hak_heap_attach();
     if (main_heap != NULL) {
-        (void)hak_os_start_thread("hakmem", serve);
+        hak_retention_set_helper(hak_os_start_thread("hakmem", serve) == 0);
     }
 }

@@ -22,6 +22,7 @@
 #include "os/os.h"
 #include "slab/chance.h"
 #include "slab/orphans.h"
+#include "slab/retention.h"
 #include "slab/superslab.h"
 #include <pthread.h>
 
@@ -95,6 +96,7 @@ static HAK_COLD void parent(void) {
 }
 
 static HAK_COLD void child(void) {
+    hak_retention_set_helper(false); /* it is the parent's */
     /* Free but where a handler interrupted the drawing of a number, which goes on in the child with the old
      * key. */
     if (has_locks || hak_lock_is_free(&hak_chance_lock)) {

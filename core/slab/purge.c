@@ -25,6 +25,7 @@ HAK_READ_MOSTLY _Atomic bool hak_purge_debt;
 
 /* What one operation has given back so far. */
 struct purge {
+    enum hak_giver giver;
     size_t given_bytes;
     unsigned calls;
 };
@@ -154,10 +155,12 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     if (!is_trim) {
         keep_bytes = hak_superslab_floor_bytes(now_ms);
     }
-    bool is_above = hak_superslab_dirty_bytes() > keep_bytes;
+    size_t dirty_bytes = hak_superslab_dirty_bytes();
+    bool is_above = dirty_bytes > keep_bytes;
     struct superslab *victim = choose_victim(is_above || (is_trim && keep_bytes == 0), now_ms);
-    bool is_over = is_above || victim != NULL;
-    if (!hak_retention_is_due(&pool->retention.over_since_ms, is_over, now_ms) && !is_trim) {
+    struct hak_over over = {.is_over = is_above || victim != NULL,
+                            .excess_bytes = is_above ? dirty_bytes - keep_bytes : 0};
+    if (!hak_retention_is_due(&pool->retention.over_since_ms, over, purge->giver, now_ms) && !is_trim) {
         hak_superslab_note_paid(); /* or not yet */
         hak_lock_release(&hak_superslab_lock);
         return false;
@@ -178,12 +181,16 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     return purge_dirty(dirty, purge);
 }
 
-unsigned hak_purge_step(unsigned calls_max) {
-    struct purge purge = {0};
+static unsigned step(unsigned calls_max, enum hak_giver giver) {
+    struct purge purge = {.giver = giver};
     while (purge.calls + HAK_THIN_CALLS_MAX <= calls_max && purge.given_bytes < HAK_PURGE_STEP_BYTES &&
            purge_once(0, false, &purge)) {
     }
     return purge.calls;
+}
+
+unsigned hak_purge_step(unsigned calls_max) {
+    return step(calls_max, HAK_GIVER_OPERATION);
 }
 
 /* Whether nothing that could stay is to go back, now or at all: the program or the options say so. */
@@ -228,14 +235,23 @@ static size_t pieces_now(void) {
     return counts.dirty_units + counts.empty + hak_os_pages_in(counts.thin_bytes);
 }
 
-void hak_purge_settle(void) {
+static void settle(enum hak_giver giver) {
     if (!hak_purge_is_owed()) {
         return;
     }
     /* Others may free as fast as this purges: they pay for it themselves. */
     for (size_t steps = pieces_now(); steps != 0 && hak_purge_is_owed(); steps--) {
-        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
+        (void)step(HAK_PURGE_STEP_CALLS, giver);
     }
+}
+
+void hak_purge_settle(void) {
+    settle(HAK_GIVER_OPERATION);
+}
+
+void hak_purge_help(void) {
+    hak_purge_age();
+    settle(HAK_GIVER_HELPER);
 }
 
 size_t hak_superslab_trim(size_t keep_bytes) {

@@ -48,6 +48,9 @@ HAK_COLD bool hak_purge_ragged_in_time(void);
 /* Steps until nothing is owed; for a thread that gives back all it has. Slow: no lock held. */
 HAK_COLD void hak_purge_settle(void);
 
+/* What the helper thread does when it comes by: hak_purge_age(), and the same for what has waited for it. */
+HAK_COLD void hak_purge_help(void);
+
 /* Lets the floor fall with time; what is beyond it then is owed. Slow: no lock held. */
 HAK_COLD void hak_purge_age(void);
 

@@ -5,6 +5,7 @@
 #include "slab/retention.h"
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/hint.h"
 
 #define MISSED_WITHIN_MS   1000u /* after the last purge of a cycle, or it was right to purge */
 #define CYCLE_MS_MAX       2000u /* a cycle that is no longer one of going back and forth */
@@ -17,9 +18,12 @@
 #define MISSED_PER_MS_MIN  ((size_t)48 * 1024)  /* 12 pages at 2 to 3 us each: some 3 % of a thread's time */
 #define MISSED_PER_MS_MUCH ((size_t)192 * 1024) /* some 12 % */
 #define LAPSED_WINDOWS_MAX 32u                  /* after that many halvings nothing is left */
+#define HELPER_WAITS_MS    100u  /* what is freed may be wanted again, or be whole SuperSlabs then */
+#define HELPER_IS_LATE_MS  1000u /* it has not come by for so long, or is stopped */
 
 static _Atomic size_t raised_bytes_of[HAK_RETAINERS];
 static _Atomic size_t beside_bytes_of[HAK_RETAINERS];
+HAK_READ_MOSTLY static _Atomic bool has_helper;
 
 void hak_retention_note_raised(enum hak_retainer who, size_t bytes) {
     hak_atomic_store_relaxed(&raised_bytes_of[who],
@@ -198,8 +202,24 @@ static size_t wanted_bytes(const struct retention *r) {
     return peak_bytes(r) - r->used_bytes;
 }
 
-bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms) {
-    if (!is_over) {
+void hak_retention_set_helper(bool is_there) {
+    hak_hint_set(&has_helper, is_there);
+}
+
+/* How long that waits which is beyond the floor. */
+static unsigned delay_ms(size_t excess_bytes, enum hak_giver giver) {
+    bool is_much = excess_bytes > (size_t)hak_options.lasting_mb << 20;
+    /* relaxed: a hint */
+    if (is_much || !hak_atomic_load_relaxed(&has_helper)) {
+        return hak_options.purge_ms;
+    }
+    return (unsigned)hak_larger(hak_options.purge_ms,
+                                giver == HAK_GIVER_HELPER ? HELPER_WAITS_MS : HELPER_IS_LATE_MS);
+}
+
+bool hak_retention_is_due(uint64_t *over_since_ms, struct hak_over over, enum hak_giver giver,
+                          uint64_t now_ms) {
+    if (!over.is_over) {
         *over_since_ms = 0;
         return false;
     }
@@ -207,7 +227,7 @@ bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms
     if (*over_since_ms == 0 || now_ms < *over_since_ms) {
         *over_since_ms = now_ms;
     }
-    return now_ms >= *over_since_ms + hak_options.purge_ms;
+    return now_ms >= *over_since_ms + delay_ms(over.excess_bytes, giver);
 }
 
 void hak_refusals_note(struct hak_refusals *refusals, bool is_refused, unsigned most, uint64_t until_ms) {

@@ -58,11 +58,29 @@ void hak_retention_note_used(struct retention *r, size_t used_bytes);
 /* Memory is wanted in pieces of this length too, which what is free in shorter ones does not serve. */
 void hak_retention_note_piece(struct retention *r, size_t piece_bytes);
 
+/* Who would give memory back. */
+enum hak_giver {
+    HAK_GIVER_OPERATION, /* an operation of the program's */
+    HAK_GIVER_HELPER,    /* the helper thread of HAKMEM_BACKGROUND=1 */
+};
+
+/* There is a helper from now on, or none. Any thread. */
+HAK_COLD void hak_retention_set_helper(bool is_there);
+
+/* What there is to give back. */
+struct hak_over {
+    bool is_over;        /* something is, */
+    size_t excess_bytes; /* of which so many dirty bytes are beyond the floor */
+};
+
 /*
- * Whether what is beyond the floor is to go back now: HAKMEM_PURGE_MS after it was first found there. To be
- * told each time whether there is something.
+ * Whether what is beyond the floor is to go back now: HAKMEM_PURGE_MS after it was first found there. While
+ * there is a helper it waits for that in any case, a tenth of a second, unless it is more than may stay for
+ * cycles that last; others give back what has waited for a second. To be told each time whether there is
+ * something.
  */
-bool hak_retention_is_due(uint64_t *over_since_ms, bool is_over, uint64_t now_ms);
+bool hak_retention_is_due(uint64_t *over_since_ms, struct hak_over over, enum hak_giver giver,
+                          uint64_t now_ms);
 
 /* Purges in a row that the kernel refused (locked pages). */
 struct hak_refusals {

@@ -1,7 +1,7 @@
 /*
  * background_test.c - the helper thread of HAKMEM_BACKGROUND=1: there with the option alone, out of the
- * program's way, and it gives back in an idle process what a raised floor keeps otherwise, and what lies
- * between survivors.
+ * program's way, and it gives back in an idle process what a raised floor keeps otherwise, what lies between
+ * survivors, and what was freed at once, for which the frees need not pay then.
  *
  * suite: limit 120 s
  */
@@ -14,15 +14,20 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#define CYCLE_BLOCKS     65536u /* of 500 bytes: 32 MiB */
-#define CYCLES           12u
-#define IDLE_BYTES       (8 * MIB)
-#define RAISED_BYTES     (16 * MIB)
-#define WITHIN_MS        20000u
-#define SCATTERED_BLOCKS 32768u /* 64 MiB */
-#define SCATTERED_BYTES  2000u
-#define SLACK_BYTES      (4 * MIB) /* the process itself, and free memory that may always stay */
-#define UNASKED_MS       3000u
+#define CYCLE_BLOCKS      65536u /* of 500 bytes: 32 MiB */
+#define CYCLES            12u
+#define IDLE_BYTES        (8 * MIB)
+#define RAISED_BYTES      (16 * MIB)
+#define WITHIN_MS         20000u
+#define SCATTERED_BLOCKS  32768u /* 64 MiB */
+#define SCATTERED_BYTES   2000u
+#define SLACK_BYTES       (4 * MIB) /* the process itself, and free memory that may always stay */
+#define UNASKED_MS        3000u
+#define BURST_BYTES       (64 * MIB)
+#define BURST_BLOCK_BYTES 2000u
+#define BURST_LARGE_BYTES 100000u
+#define BURST_MS_MAX      40u /* of its frees: before it has waited for the helper for a tenth of a second */
+#define BURSTS_MAX        20u /* until one is so short, on a busy machine */
 
 /* SIGKILL and SIGSTOP cannot be blocked; 32 and 33 are the C library's own. */
 #define BLOCKED_SIGNALS (~(UINT64_C(1) << 8 | UINT64_C(1) << 18 | UINT64_C(3) << 31))
@@ -115,6 +120,42 @@ static int rest_after_shrinking(void) {
     return 0;
 }
 
+/* Frees all at once, then sleeps; prints what was in memory when the frees were over, whether this was soon
+ * after they had begun, and what it came to. */
+static int rest_after_burst(size_t block_bytes) {
+    size_t count = BURST_BYTES / block_bytes;
+    void **blocks = map_own(count * sizeof *blocks);
+    fill_blocks(blocks, count, block_bytes);
+    shuffle(blocks, count, 7);
+    uint64_t start_ms = clock_now_ms();
+    (void)free_blocks(blocks, count, 0);
+    size_t freed_bytes = rss_bytes();
+    bool is_soon = clock_now_ms() - start_ms <= BURST_MS_MAX;
+    (void)munmap(blocks, count * sizeof *blocks);
+    start_ms = clock_now_ms();
+    while (rss_bytes() > IDLE_BYTES && clock_now_ms() - start_ms < WITHIN_MS) {
+        usleep(20000);
+    }
+    check_heap();
+    printf("%zu %d %zu\n", freed_bytes, is_soon, rss_bytes());
+    return 0;
+}
+
+/* The same in the child of a fork, which has no helper and does not sleep. */
+static int burst_in_child(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        (void)rest_after_burst(BURST_BLOCK_BYTES);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    return 0;
+}
+
 static void *end_last(void *unused) {
     usleep(50000);
     printf("the last thread\n");
@@ -139,6 +180,12 @@ static int run_mode(const char *mode) {
         return end_main_first();
     case 's':
         return rest_after_shrinking();
+    case 'b':
+        return rest_after_burst(BURST_BLOCK_BYTES);
+    case 'l':
+        return rest_after_burst(BURST_LARGE_BYTES);
+    case 'c':
+        return burst_in_child();
     case 'h':
         return rest_after_cycles(WITHIN_MS);
     default:
@@ -207,6 +254,52 @@ static void it_gives_back_pages_between_survivors(void **state) {
     assert_true(left_bytes <= bound_bytes);
 }
 
+/* What is in memory when the frees are over, and what is left then of itself. */
+static size_t bytes_after_burst(const char *mode, const char *option, size_t *left_bytes) {
+    size_t freed_bytes = 0;
+    int is_soon = 0;
+    for (unsigned i = 0; i < BURSTS_MAX && !is_soon; i++) {
+        const char *out = output_of(mode, option);
+        assert_int_equal(sscanf(out, "%zu %d %zu", &freed_bytes, &is_soon, left_bytes), 3);
+    }
+    assert_true(is_soon);
+    print_message("%s: %zu KiB, then %zu KiB\n", mode, freed_bytes / KIB, *left_bytes / KIB);
+    return freed_bytes;
+}
+
+static void what_is_freed_at_once_waits_for_it(void **state) {
+    (void)state;
+    static const char *const modes[] = {"burst", "large-burst"};
+    size_t left_bytes;
+    REQUIRE_HAK();
+    for (unsigned i = 0; i < COUNT_OF(modes); i++) {
+        assert_true(bytes_after_burst(modes[i], "HAKMEM_BACKGROUND=1", &left_bytes) > BURST_BYTES / 10 * 9);
+        assert_true(left_bytes <= IDLE_BYTES);
+    }
+}
+
+static void nothing_waits_where_nothing_may_stay(void **state) {
+    (void)state;
+    size_t left_bytes;
+    REQUIRE_HAK();
+    child = (struct child){.program = own_path(),
+                           .arguments = {"burst"},
+                           .environment = {"HAKMEM_BACKGROUND=1", "HAKMEM_RETAIN_MB=0", NULL}};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    size_t freed_bytes;
+    assert_int_equal(sscanf(child.out, "%zu %*d %zu", &freed_bytes, &left_bytes), 2);
+    assert_true(freed_bytes <= IDLE_BYTES);
+}
+
+static void in_the_child_of_a_fork_nothing_waits(void **state) {
+    (void)state;
+    size_t freed_bytes;
+    REQUIRE_HAK();
+    assert_int_equal(sscanf(output_of("child-burst", "HAKMEM_BACKGROUND=1"), "%zu", &freed_bytes), 1);
+    assert_true(freed_bytes <= IDLE_BYTES);
+}
+
 /* Which is what the thread is for; and at most HAKMEM_RETAIN_MB stay. */
 static void without_it_a_proved_heap_keeps_what_it_needed(void **state) {
     (void)state;
@@ -225,6 +318,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(it_does_not_keep_the_process),
         cmocka_unit_test(it_lets_the_raised_floor_of_an_idle_process_fall),
         cmocka_unit_test(it_gives_back_pages_between_survivors),
+        cmocka_unit_test(what_is_freed_at_once_waits_for_it),
+        cmocka_unit_test(nothing_waits_where_nothing_may_stay),
+        cmocka_unit_test(in_the_child_of_a_fork_nothing_waits),
         cmocka_unit_test(without_it_a_proved_heap_keeps_what_it_needed),
     };
     if (argc > 1) {

@@ -54,20 +54,61 @@ static void floor_is_a_base_and_a_share_of_what_is_live(void **state) {
     assert_int_equal(hak_retention_floor_bytes(&r, 80 * MIB, 6), hak_retention_base_bytes() + 80 * MIB / 64);
 }
 
+/* What is asked when one more byte than the floor is free. */
+static bool is_due(uint64_t *over_since_ms, enum hak_giver giver, uint64_t now_ms) {
+    struct hak_over over = {.is_over = true, .excess_bytes = 1};
+    return hak_retention_is_due(over_since_ms, over, giver, now_ms);
+}
+
+static void set_purge_ms(unsigned purge_ms) {
+    assert_int_equal(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE), 0);
+    hak_options.purge_ms = purge_ms;
+}
+
 /* Threads look at the clock before they take the lock, so a later look may come first. */
 static void an_earlier_look_at_the_clock_finds_it_due_as_well(void **state) {
     (void)state;
     uint64_t over_since_ms = 0;
     assert_int_equal(hak_options.purge_ms, 0);
-    assert_true(hak_retention_is_due(&over_since_ms, true, 1001));
-    assert_true(hak_retention_is_due(&over_since_ms, true, 1000));
-    assert_int_equal(mprotect(&hak_options, sizeof hak_options, PROT_READ | PROT_WRITE), 0);
-    hak_options.purge_ms = 100;
-    assert_false(hak_retention_is_due(&over_since_ms, true, 1099));
-    assert_true(hak_retention_is_due(&over_since_ms, true, 1100)); /* from the earlier one on */
-    assert_false(hak_retention_is_due(&over_since_ms, false, 1100));
-    assert_false(hak_retention_is_due(&over_since_ms, true, 1101)); /* as if for the first time */
-    hak_options.purge_ms = 0;
+    assert_true(is_due(&over_since_ms, HAK_GIVER_OPERATION, 1001));
+    assert_true(is_due(&over_since_ms, HAK_GIVER_OPERATION, 1000));
+    set_purge_ms(100);
+    assert_false(is_due(&over_since_ms, HAK_GIVER_OPERATION, 1099));
+    assert_true(is_due(&over_since_ms, HAK_GIVER_OPERATION, 1100)); /* from the earlier one on */
+    assert_false(hak_retention_is_due(&over_since_ms, (struct hak_over){0}, HAK_GIVER_OPERATION, 1100));
+    assert_false(is_due(&over_since_ms, HAK_GIVER_OPERATION, 1101)); /* as if for the first time */
+    set_purge_ms(0);
+}
+
+static void what_is_beyond_waits_for_a_helper(void **state) {
+    (void)state;
+    uint64_t over_since_ms = 0;
+    hak_retention_set_helper(true);
+    assert_false(is_due(&over_since_ms, HAK_GIVER_OPERATION, 5000));
+    assert_false(is_due(&over_since_ms, HAK_GIVER_HELPER, 5099));
+    assert_true(is_due(&over_since_ms, HAK_GIVER_HELPER, 5100));
+    assert_false(is_due(&over_since_ms, HAK_GIVER_OPERATION, 5999));
+    assert_true(is_due(&over_since_ms, HAK_GIVER_OPERATION, 6000)); /* it does not come */
+    set_purge_ms(2000);
+    assert_false(is_due(&over_since_ms, HAK_GIVER_HELPER, 6999));
+    assert_false(is_due(&over_since_ms, HAK_GIVER_OPERATION, 6999));
+    assert_true(is_due(&over_since_ms, HAK_GIVER_OPERATION, 7000));
+    set_purge_ms(0);
+    hak_retention_set_helper(false);
+    over_since_ms = 0;
+    assert_true(is_due(&over_since_ms, HAK_GIVER_OPERATION, 8000));
+}
+
+static void no_more_waits_for_it_than_may_stay(void **state) {
+    (void)state;
+    uint64_t over_since_ms = 0;
+    size_t most_bytes = hak_options.lasting_mb * MIB;
+    struct hak_over over = {.is_over = true, .excess_bytes = most_bytes};
+    hak_retention_set_helper(true);
+    assert_false(hak_retention_is_due(&over_since_ms, over, HAK_GIVER_OPERATION, 5000));
+    over.excess_bytes++;
+    assert_true(hak_retention_is_due(&over_since_ms, over, HAK_GIVER_OPERATION, 5000));
+    hak_retention_set_helper(false);
 }
 
 static void floor_rises_after_two_seconds_of_ping_pong(void **state) {
@@ -517,6 +558,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floor_is_a_base_and_a_share_of_what_is_live),
         cmocka_unit_test(an_earlier_look_at_the_clock_finds_it_due_as_well),
+        cmocka_unit_test(what_is_beyond_waits_for_a_helper),
+        cmocka_unit_test(no_more_waits_for_it_than_may_stay),
         cmocka_unit_test(floor_rises_after_two_seconds_of_ping_pong),
         cmocka_unit_test(short_cycles_prove_as_much_as_long_ones),
         cmocka_unit_test(what_is_missed_late_proves_nothing),
