@@ -153,8 +153,9 @@ BASE_NEW(_Znwm, size_t bytes) {
  * not ask each time. Their gates have of their own what every gate reads, such that nothing passes; what
  * comes to their slow paths asks, and opens them where the answer is no.
  */
-static HAK_READ_MOSTLY _Atomic uint8_t array_live_of_slot[HAK_SIZE_SLOTS] = {[0 ... HAK_SIZE_SLOTS - 1] =
-                                                                                 HAK_LIVE_OF_NO_CLASS};
+static HAK_READ_MOSTLY _Atomic uint8_t array_live_of_slot[HAK_SIZE_SLOTS] = {
+    [0 ... HAK_SIZE_SLOTS - 1] = HAK_LIVE_OF_NO_CLASS,
+};
 
 static void open_array_new(void) {
     for (size_t slot = 0; slot < HAK_SIZE_SLOTS; slot++) {

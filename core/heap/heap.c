@@ -47,9 +47,11 @@
 #define NO_CACHE(idx, below, bytes, units) [idx] = HAK_NO_CACHE_TOP,
 
 HAK_READ_MOSTLY struct block_ref hak_no_cache[2] = {{.block = NULL}, {.block = HAK_CACHE_STOP}};
-HAK_TLS struct hak_tls hak_tls = {.top = {HAK_CLASS_TABLE(NO_CACHE)[HAK_CLASS_COUNT] = HAK_NO_CACHE_TOP},
-                                  .low = HAK_LOW_OF_NO_HEAP,
-                                  .until_slow = HAK_NEVER_SLOW};
+HAK_TLS struct hak_tls hak_tls = {
+    .top = {HAK_CLASS_TABLE(NO_CACHE) NO_CACHE(HAK_CLASS_COUNT, 0, 0, 0)},
+    .low = HAK_LOW_OF_NO_HEAP,
+    .until_slow = HAK_NEVER_SLOW,
+};
 
 HAK_CONTENDED struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
 
