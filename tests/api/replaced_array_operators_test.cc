@@ -2,29 +2,16 @@
  * replaced_array_operators_test.cc - a program that replaces the array forms of new and delete alone: what is
  * defined by them calls them, and the plain forms, sized ones too, stay the allocator's.
  */
+#include "api/own_operators.h"
 #include "support/target.h"
 #include "support/test.h"
 
 #include <cstdlib>
 #include <new>
 
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wsized-deallocation"
-#endif
-
 namespace {
 
-constexpr size_t LEAD_BYTES = 64; /* before each block of the program's own operators: free() would abort */
-
-const size_t sizes[] = {1, 40, 1000, 40000};
-
 long live_arrays;
-
-/* Compilers may leave out a pair of new and delete. */
-template <typename T> T opaque(T value) {
-    T volatile hidden = value;
-    return hidden;
-}
 
 } // namespace
 

@@ -2,6 +2,7 @@
  * replaced_operators_test.cc - a program that replaces two or four of C++'s operators, as the standard lets
  * it: the others, which it leaves alone, are defined by those.
  */
+#include "api/own_operators.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -9,27 +10,12 @@
 #include <cstdlib>
 #include <new>
 
-/* That the sized forms are not among them is the point. */
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wsized-deallocation"
-#endif
-
 namespace {
-
-constexpr size_t LEAD_BYTES = 64; /* before each block of the program's own operators: free() would abort */
-
-const size_t sizes[] = {1, 40, 1000, 40000};
 
 long live_blocks;
 long null_deletes;
 long live_aligned_blocks;
 bool is_out_of_memory;
-
-/* Compilers may leave out a pair of new and delete, and know what they think of alignment. */
-template <typename T> T opaque(T value) {
-    T volatile hidden = value;
-    return hidden;
-}
 
 void *allocate_own(size_t bytes, size_t alignment) {
     void *block = nullptr;
