@@ -256,64 +256,46 @@ HAK_ALWAYS_INLINE bool delete_at_home(void *block, const char *function, bool ha
     return true;
 }
 
-static void delete_array_elsewhere(void *block);
-static void delete_sized_elsewhere(void *block, size_t bytes);
-static void delete_sized_array_elsewhere(void *block, size_t bytes);
+static void delete_elsewhere(void *block, size_t bytes, const char *function);
 
 /* operator delete[](void *) */
 BASE_DELETE(_ZdaPv, void *block) {
     if (!delete_at_home(block, DELETE_ARRAY_NAME, false, HAK_CLAIMS_NO_SIZE)) {
-        delete_array_elsewhere(block);
+        delete_elsewhere(block, HAK_CLAIMS_NO_SIZE, DELETE_ARRAY_NAME);
     }
 }
 
 /* operator delete(void *, size_t) */
 OPERATOR_DELETE(_ZdlPvm, void *block, size_t bytes) {
     if (!delete_at_home(block, DELETE_NAME, true, bytes)) {
-        delete_sized_elsewhere(block, bytes);
+        delete_elsewhere(block, bytes, DELETE_NAME);
     }
 }
 
 /* operator delete[](void *, size_t) */
 OPERATOR_DELETE(_ZdaPvm, void *block, size_t bytes) {
-    if (!delete_at_home(block, DELETE_ARRAY_NAME, true, bytes)) {
-        delete_sized_array_elsewhere(block, bytes);
-    }
-}
-
-/* The program has replaced none by which the called one is defined. */
-static void delete_own_elsewhere(void *block, size_t bytes, const char *function) {
-    uintptr_t minus_home = hak_atomic_load_relaxed(&hak_registry_minus_home); /* relaxed: as in the gates */
-    bool is_any_replaced = IS_REPLACED(_ZdlPv) || IS_REPLACED(_ZdaPv);
-    /* relaxed: all who open it store the same */
-    if (!is_any_replaced && hak_atomic_load_relaxed(&delete_minus_home) != minus_home) {
-        hak_atomic_store_relaxed(&delete_minus_home, minus_home); /* relaxed: as above */
-    }
-    hak_free_gate_claiming(block, function, bytes, 0);
-}
-
-static HAK_NOINLINE void delete_array_elsewhere(void *block) {
-    if (IS_REPLACED(_ZdlPv)) {
-        CALLED(_ZdlPv)(block);
+    if (delete_at_home(block, DELETE_ARRAY_NAME, true, bytes)) {
         return;
     }
-    delete_own_elsewhere(block, HAK_CLAIMS_NO_SIZE, DELETE_ARRAY_NAME);
-}
-
-static HAK_NOINLINE void delete_sized_elsewhere(void *block, size_t bytes) {
-    if (IS_REPLACED(_ZdlPv)) {
-        CALLED(_ZdlPv)(block);
-        return;
-    }
-    delete_own_elsewhere(block, bytes, DELETE_NAME);
-}
-
-static HAK_NOINLINE void delete_sized_array_elsewhere(void *block, size_t bytes) {
-    if (IS_REPLACED(_ZdaPv) || IS_REPLACED(_ZdlPv)) {
+    if (IS_REPLACED(_ZdaPv)) {
         CALLED(_ZdaPv)(block);
         return;
     }
-    delete_own_elsewhere(block, bytes, DELETE_ARRAY_NAME);
+    delete_elsewhere(block, bytes, DELETE_ARRAY_NAME);
+}
+
+/* What did not pass, and is not for a replaced operator delete[]: asks for the other. */
+static HAK_NOINLINE void delete_elsewhere(void *block, size_t bytes, const char *function) {
+    if (IS_REPLACED(_ZdlPv)) {
+        CALLED(_ZdlPv)(block);
+        return;
+    }
+    uintptr_t minus_home = hak_atomic_load_relaxed(&hak_registry_minus_home); /* relaxed: as in the gates */
+    /* relaxed: all who open it store the same */
+    if (!IS_REPLACED(_ZdaPv) && hak_atomic_load_relaxed(&delete_minus_home) != minus_home) {
+        hak_atomic_store_relaxed(&delete_minus_home, minus_home); /* relaxed: as above */
+    }
+    hak_free_gate_claiming(block, function, bytes, 0);
 }
 
 /* The rest are rare: one call more, and the gate's code once. */

@@ -309,6 +309,7 @@ HAK_ALWAYS_INLINE size_t hak_own_row(hak_word word) {
     return hak_in_register((uint16_t)word - hak_tls.low);
 }
 
+/* The gate once it is known what the registry has of the block. */
 HAK_ALWAYS_INLINE void hak_free_at(struct hak_at at, void *block, const char *function, bool has_claim,
                                    struct hak_claim claim) {
     size_t row = hak_own_row(at.word);

@@ -25,20 +25,23 @@ static bool main_has_ended(void) {
            !hak_atomic_load_relaxed(&main_heap->is_attached); /* relaxed: seen at some later time */
 }
 
+static void give_back(void) {
+    hak_release_help();
+    hak_purge_help();
+}
+
 static void *serve(void *unused) {
     (void)hak_heap_attach(); /* so that the child of a fork knows that somebody may have been purging */
     while (!main_has_ended()) {
         hak_os_sleep_ms(PERIOD_MS);
-        hak_release_help();
-        hak_purge_help();
+        give_back();
         for (unsigned i = 0; i < RAGGED_TURNS && hak_ragged_is_waiting(); i++) {
             hak_purge_ragged();
         }
     }
     /* What still waits does so in vain from now on. */
     hak_retention_set_helper(false);
-    hak_release_help();
-    hak_purge_help();
+    give_back();
     return unused;
 }
 
