@@ -140,6 +140,7 @@ static void rebuild(void) {
         rebuild_slab(slab, own_id);
     }
     hak_superslab_rebuild();
+    hak_maps_rebuild();
 }
 
 static HAK_COLD void rebuild_once(void) {

@@ -20,6 +20,7 @@
 #include "meta/arena.h"
 #include "meta/classes.h"
 #include "meta/registry.h"
+#include "os/os.h"
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
@@ -34,6 +35,10 @@
  * of files at multiples of a huge page, and then what is mapped below them (libc) has more pages in memory.
  */
 #define HEAPS_MAX ((size_t)84 * 1024)
+
+/* Records of free heaps that keep their pages. */
+#define FREE_HEAPS_KEPT 32u
+
 #ifndef PTHREAD_DESTRUCTOR_ITERATIONS
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif
@@ -59,7 +64,9 @@ HAK_CONTENDED struct hak_lock hak_heaps_lock = HAK_LOCK_INIT(HAK_RANK_HEAPS);
  */
 static __attribute__((section(".bss.hak_first_table"))) _Atomic(struct heap *) heaps[HEAPS_MAX];
 HAK_READ_MOSTLY static _Atomic uint32_t last_id;
-static struct heap *free_heaps;         /* under lock */
+static struct heap *free_heaps;    /* under lock */
+static unsigned free_count;        /* under lock: length of that list */
+static struct heap *emptied_heaps; /* under lock: free ones whose pages went back, as far as they could */
 static _Atomic uint32_t attached_count; /* written under lock */
 static _Atomic bool has_changed_hands;  /* a thread that had a heap has ended; alone in a child: not yet */
 static bool is_started;                 /* under lock */
@@ -122,9 +129,11 @@ static bool enter_heap(struct heap *heap) {
 static struct heap *obtain(void) {
     hak_lock_acquire(&hak_heaps_lock);
     start_locked();
-    struct heap *heap = free_heaps;
+    struct heap **list = free_heaps != NULL ? &free_heaps : &emptied_heaps;
+    struct heap *heap = *list;
     if (heap != NULL) {
-        free_heaps = heap->next_free;
+        free_count -= list == &free_heaps;
+        *list = heap->next_free;
         set_attached_locked(heap, true);
     }
     hak_lock_release(&hak_heaps_lock);
@@ -152,11 +161,12 @@ static struct heap *obtain(void) {
     past->name += hak_atomic_load_relaxed(&counters->name); /* relaxed: no owner writes any more */          \
     hak_atomic_store_relaxed(&counters->name, 0);           /* relaxed: as above */
 
-static void fold_counters_locked(struct heap *heap) {
+/* Of classes that are in use; or of all, since a block that was freed for another heap's may count in any. */
+static void fold_counters_locked(struct heap *heap, bool is_of_all) {
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         struct front_counters *counters = &heap->classes[c].counters;
         struct front_counts *past = &past_counts[c];
-        if (heap->classes[c].is_used) {
+        if (heap->classes[c].is_used || is_of_all) {
             HAK_FRONT_COUNTERS(ADD_PAST)
             heap->classes[c].is_used = false;
             heap->classes[c].heat = 0;
@@ -168,14 +178,33 @@ static void fold_counters_locked(struct heap *heap) {
     }
 }
 
-/* The counterpart of obtain(): a flushed heap becomes anybody's. */
-static void put_back(struct heap *heap) {
+/* What a flushed heap knows of its classes goes; as in a new one all of it is zero. */
+static void give_pages_back(struct heap *heap) {
+    size_t page_bytes = hak_os_page_bytes();
+    uintptr_t first = hak_round_up((uintptr_t)heap->classes, page_bytes);
+    uintptr_t end = hak_round_down((uintptr_t)(heap->classes + HAK_CLASS_COUNT), page_bytes);
+    if (first < end) {
+        (void)hak_os_purge((void *)first, end - first); /* refused: they stay as they are, which is as good */
+    }
+}
+
+/* The counterpart of obtain(): a flushed heap becomes anybody's. Some keep their pages for those who come
+ * next. It counts as attached until it is in a list, so that the child of a fork finds it. */
+static void put_back(struct heap *heap, bool may_be_emptied) {
     heap->row = (struct spill_row){0};
     hak_lock_acquire(&hak_heaps_lock);
-    fold_counters_locked(heap);
+    bool is_emptied = may_be_emptied && free_count >= FREE_HEAPS_KEPT;
+    fold_counters_locked(heap, is_emptied);
+    if (is_emptied) {
+        hak_lock_release(&hak_heaps_lock);
+        give_pages_back(heap);
+        hak_lock_acquire(&hak_heaps_lock);
+    }
+    struct heap **list = is_emptied ? &emptied_heaps : &free_heaps;
+    free_count += !is_emptied;
     set_attached_locked(heap, false);
-    heap->next_free = free_heaps;
-    free_heaps = heap;
+    heap->next_free = *list;
+    *list = heap;
     hak_lock_release(&hak_heaps_lock);
 }
 
@@ -201,7 +230,7 @@ static void detach(struct heap *heap) {
     hak_slab_list_close(&heap->remote);
     hak_heap_flush(heap, false);
     heap->is_metered = false;
-    put_back(heap);
+    put_back(heap, true);
 }
 
 /* Everything of a heap whose owner does not exist, but for its number and its counters. */
@@ -218,7 +247,7 @@ static void abandon(struct heap *heap) {
     hak_homeward_forget(heap);
     heap->is_metered = false;
     hak_slab_list_close(&heap->remote);
-    put_back(heap);
+    put_back(heap, false);
 }
 
 void hak_heap_abandon_others(struct heap *survivor) {

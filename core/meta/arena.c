@@ -2,10 +2,10 @@
  * arena.c - see arena.h. A bump pointer over guarded chunks, and free lists by size in cache lines.
  *
  * Lists are exact in size, but for rests of large pieces; a request that finds its list empty bumps. Sizes
- * are few (a header map per class, a cache array per capacity, the records; large ones are rounded up), so
- * freed memory finds its next user soon; nothing is coalesced. Only where there is nothing left to bump is a
- * larger piece split, and only while all pieces of the size that is wanted are in use: so of each size there
- * are never more than were in use at once, and what is mapped does not grow with time.
+ * are few (a cache array per capacity, the records; large ones are rounded up), so freed memory finds its
+ * next user soon; nothing is coalesced. Only where there is nothing left to bump is a larger piece split, and
+ * only while all pieces of the size that is wanted are in use: so of each size there are never more than were
+ * in use at once, and what is mapped does not grow with time.
  */
 #include "meta/arena.h"
 #include "base/assert.h"
@@ -26,7 +26,8 @@ struct chunk {
     struct chunk *older;
     size_t bytes;
 };
-_Static_assert(sizeof(struct chunk) <= HAK_CACHE_LINE_BYTES, "a chunk's record is its first line");
+_Static_assert(sizeof(struct chunk) <= HAK_META_CHUNK_LEAD_LINES * HAK_CACHE_LINE_BYTES,
+               "a chunk's record is its first line");
 
 struct free_memory {
     struct free_memory *next;
@@ -36,10 +37,10 @@ struct free_memory {
 HAK_CONTENDED struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
 
 static struct {
-    char *bump;                                            /* under lock: next unused byte, line aligned */
-    char *bump_end;                                        /* under lock */
-    struct free_memory *free_lists[HAK_META_KINDS][LISTS]; /* under lock, see list_of() */
-    struct chunk *newest;                                  /* under lock */
+    char *bump;                            /* under lock: next unused byte, line aligned */
+    char *bump_end;                        /* under lock */
+    struct free_memory *free_lists[LISTS]; /* under lock, see list_of() */
+    struct chunk *newest;                  /* under lock */
     _Atomic size_t mapped_bytes;
 } arena;
 
@@ -58,88 +59,96 @@ static unsigned list_of(size_t lines) {
     return (unsigned)hak_smaller(list, LISTS - 1);
 }
 
-static void put_locked(enum hak_meta_kind kind, void *memory, size_t lines) {
+static void put_locked(void *memory, size_t lines) {
     struct free_memory *node = memory;
-    struct free_memory **list = &arena.free_lists[kind][list_of(lines)];
+    struct free_memory **list = &arena.free_lists[list_of(lines)];
     node->lines = lines;
     node->next = *list;
     *list = node;
 }
 
 /* The first piece of the list, and what it has too much goes back. NULL if there is none. */
-static void *take_from_list(enum hak_meta_kind kind, unsigned list, size_t lines) {
-    struct free_memory *found = arena.free_lists[kind][list];
+static void *take_from_list(unsigned list, size_t lines) {
+    struct free_memory *found = arena.free_lists[list];
     if (found != NULL) {
         size_t spare_lines = found->lines - lines;
-        arena.free_lists[kind][list] = found->next;
+        arena.free_lists[list] = found->next;
         if (spare_lines != 0) {
-            put_locked(kind, (char *)found + lines * HAK_CACHE_LINE_BYTES, spare_lines);
+            put_locked((char *)found + lines * HAK_CACHE_LINE_BYTES, spare_lines);
         }
     }
     return found;
 }
 
 /* The smallest of the larger pieces. */
-static void *split_locked(enum hak_meta_kind kind, size_t lines) {
+static void *split_locked(size_t lines) {
     void *memory = NULL;
     for (unsigned list = list_of(lines) + 1; memory == NULL && list < LISTS; list++) {
-        memory = take_from_list(kind, list, lines);
+        memory = take_from_list(list, lines);
     }
     return memory;
 }
 
 /* NULL when the free lists and the chunk are exhausted. The lock is held. Sets *is_zero for never-used
  * memory. */
-static void *take_locked(enum hak_meta_kind kind, size_t lines, bool *is_zero) {
+static void *take_locked(size_t lines, bool *is_zero) {
     size_t bytes = lines * HAK_CACHE_LINE_BYTES;
     *is_zero = false;
-    void *memory = take_from_list(kind, list_of(lines), lines);
+    void *memory = take_from_list(list_of(lines), lines);
     if (memory == NULL && (size_t)(arena.bump_end - arena.bump) >= bytes) {
         *is_zero = true;
         memory = arena.bump;
         arena.bump += bytes;
     }
-    return memory != NULL ? memory : split_locked(kind, lines);
+    return memory != NULL ? memory : split_locked(lines);
 }
 
 /* What is left of a chunk when the next one replaces it goes to the free lists. The lock is held. */
 static void retire_chunk_locked(void) {
     size_t lines = (size_t)(arena.bump_end - arena.bump) / HAK_CACHE_LINE_BYTES;
     if (lines != 0) {
-        put_locked(HAK_META_RECORD, arena.bump, lines);
+        put_locked(arena.bump, lines);
     }
 }
 
-/* Maps the next chunk between two guard pages. Threads that race here each add one; both are used up. */
-static bool add_chunk(void) {
+void *hak_meta_map_chunk(size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
-    bool is_first = hak_meta_mapped_bytes() == 0;
-    size_t chunk_bytes = hak_round_up(is_first ? FIRST_CHUNK_BYTES : CHUNK_BYTES, page_bytes);
+    size_t chunk_bytes = hak_round_up(bytes, page_bytes);
     size_t mapped_bytes = chunk_bytes + 2 * page_bytes;
     void *reserved;
     if (hak_os_reserve_aligned(mapped_bytes, page_bytes, &reserved) != 0) {
-        return false;
+        return NULL;
     }
-    char *chunk = (char *)reserved + page_bytes;
-    if (hak_os_allow(chunk, chunk_bytes) != 0) {
+    char *memory = (char *)reserved + page_bytes;
+    if (hak_os_allow(memory, chunk_bytes) != 0) {
         hak_os_drop(reserved, mapped_bytes);
-        return false;
+        return NULL;
     }
     (void)hak_atomic_add_relaxed(&arena.mapped_bytes, mapped_bytes); /* relaxed: a statistic */
+    struct chunk *chunk = (struct chunk *)(void *)memory;
+    chunk->bytes = chunk_bytes;
+    hak_lock_acquire(&hak_meta_lock);
+    chunk->older = arena.newest;
+    arena.newest = chunk;
+    hak_lock_release(&hak_meta_lock);
+    return chunk;
+}
+
+/* The next chunk to bump. Threads that race here each add one; both are used up. */
+static bool add_chunk(void) {
+    char *chunk = hak_meta_map_chunk(hak_meta_mapped_bytes() == 0 ? FIRST_CHUNK_BYTES : CHUNK_BYTES);
+    if (chunk == NULL) {
+        return false;
+    }
     hak_lock_acquire(&hak_meta_lock);
     retire_chunk_locked();
-    struct chunk *record = (struct chunk *)(void *)chunk;
-    *record = (struct chunk){.older = arena.newest, .bytes = chunk_bytes};
-    arena.newest = record;
-    arena.bump = chunk + HAK_CACHE_LINE_BYTES;
-    arena.bump_end = chunk + chunk_bytes;
+    arena.bump = chunk + HAK_META_CHUNK_LEAD_LINES * HAK_CACHE_LINE_BYTES;
+    arena.bump_end = chunk + ((struct chunk *)(void *)chunk)->bytes;
     hak_lock_release(&hak_meta_lock);
     return true;
 }
 
-/* What a stale look-up may be reading: by atomic stores. The first word, the link of the free list, is no
- * header. */
-static void clear(void *memory, size_t bytes) {
+void hak_meta_clear(void *memory, size_t bytes) {
     _Atomic uint64_t *words = memory;
 #pragma GCC unroll 8
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
@@ -148,16 +157,16 @@ static void clear(void *memory, size_t bytes) {
     }
 }
 
-void *hak_meta_alloc_kind(enum hak_meta_kind kind, size_t bytes) {
+void *hak_meta_alloc(size_t bytes) {
     size_t lines = lines_of(bytes);
     bool is_zero;
     for (;;) {
         hak_lock_acquire(&hak_meta_lock);
-        void *memory = take_locked(kind, lines, &is_zero);
+        void *memory = take_locked(lines, &is_zero);
         hak_lock_release(&hak_meta_lock);
         if (memory != NULL) {
             if (!is_zero) {
-                clear(memory, lines * HAK_CACHE_LINE_BYTES);
+                hak_meta_clear(memory, lines * HAK_CACHE_LINE_BYTES);
             }
             return memory;
         }
@@ -167,19 +176,11 @@ void *hak_meta_alloc_kind(enum hak_meta_kind kind, size_t bytes) {
     }
 }
 
-void hak_meta_free_kind(enum hak_meta_kind kind, void *memory, size_t bytes) {
+void hak_meta_free(void *memory, size_t bytes) {
     size_t lines = lines_of(bytes);
     hak_lock_acquire(&hak_meta_lock);
-    put_locked(kind, memory, lines);
+    put_locked(memory, lines);
     hak_lock_release(&hak_meta_lock);
-}
-
-void *hak_meta_alloc(size_t bytes) {
-    return hak_meta_alloc_kind(HAK_META_RECORD, bytes);
-}
-
-void hak_meta_free(void *memory, size_t bytes) {
-    hak_meta_free_kind(HAK_META_RECORD, memory, bytes);
 }
 
 size_t hak_meta_mapped_bytes(void) {

@@ -1,5 +1,6 @@
 /*
- * arena.h - memory for hakmem's own records: header maps, SuperSlab records, heaps, caches, descriptors.
+ * arena.h - memory for hakmem's own records: SuperSlab records, heaps, caches, descriptors. Header maps have
+ * memory of their own kind (maps.h), which comes from here.
  *
  * Lives in mappings of its own with an inaccessible OS page on either side, never next to a block. Given out
  * in whole cache lines; what is freed is kept for reuse by size, never unmapped, so that a stale look-up
@@ -13,20 +14,22 @@
 
 #define HAK_META_BYTES_MAX ((size_t)64 * 1024)
 
-/*
- * Header maps keep to themselves: memory that was once a map is never anything else, and is cleared by atomic
- * stores, because a look-up of a stale or wild pointer may read it at any time.
- */
-enum hak_meta_kind { HAK_META_RECORD, HAK_META_MAP, HAK_META_KINDS };
-
 /* Returns `bytes` (1 to HAK_META_BYTES_MAX) zeroed bytes, aligned to a cache line, or NULL when out of
  * memory. */
 void *hak_meta_alloc(size_t bytes);
-void *hak_meta_alloc_kind(enum hak_meta_kind kind, size_t bytes);
 
-/* Takes back what hak_meta_alloc(bytes) or hak_meta_alloc_kind(kind, bytes) returned. */
+/* Takes back what hak_meta_alloc(bytes) returned. */
 void hak_meta_free(void *memory, size_t bytes);
-void hak_meta_free_kind(enum hak_meta_kind kind, void *memory, size_t bytes);
+
+/* Stores zeros into whole cache lines, by atomic stores: a stale look-up may be reading there. */
+void hak_meta_clear(void *memory, size_t bytes);
+
+/*
+ * Zeroed memory for good, whole OS pages of them, between two guard pages: the caller's but for its first
+ * line, which is this floor's. NULL when out of memory. Slow: no lock held.
+ */
+void *hak_meta_map_chunk(size_t bytes);
+#define HAK_META_CHUNK_LEAD_LINES 1u
 
 /* Mapped bytes of all arenas, guard pages counted in. */
 size_t hak_meta_mapped_bytes(void);
@@ -34,7 +37,7 @@ size_t hak_meta_mapped_bytes(void);
 /* Visits the memory of every arena, guard pages left out. */
 void hak_meta_visit_mapped(hak_range_visitor visitor, void *context);
 
-/* For fork: the lock of this file. */
+/* For fork: the lock of this file, and of maps.c. */
 extern struct hak_lock hak_meta_lock;
 
 #endif

@@ -198,7 +198,7 @@ const char *hak_process_verify(void) {
     }
     broken = broken != NULL ? broken : check_lists();
     broken = broken != NULL ? broken : check_superslabs();
-    if (broken == NULL) {
+    if (broken == NULL && hak_maps_verify(&broken)) {
         (void)hak_large_verify(&broken);
     }
     if (broken == NULL && hak_keeps_records()) {

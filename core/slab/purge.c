@@ -142,11 +142,48 @@ static bool purge_dirty(struct superslab *s, struct purge *purge) {
     return thin != NULL || (run != 0 && purge_marked(s, run, purge));
 }
 
+/* Under the lock: whether more of free header maps holds memory than may stay, and is to go back now. */
+static bool are_maps_due(enum hak_giver giver, uint64_t now_ms) {
+    struct superslab_pool *pool = &hak_superslab_pool;
+    size_t owed_bytes = hak_maps_owed_bytes();
+    size_t keep_bytes = hak_superslab_floor_bytes(now_ms) >> HAK_MAPS_FLOOR_SHIFT;
+    if (owed_bytes <= keep_bytes) {
+        pool->maps_over_since_ms = 0;
+        return false;
+    }
+    struct hak_over over = {.is_over = true, .excess_bytes = owed_bytes - keep_bytes};
+    return hak_retention_is_due(&pool->maps_over_since_ms, over, giver, now_ms) &&
+           now_ms >= pool->maps_retry_ms;
+}
+
+/* One system call's worth of header maps. False when it failed, or another thread was first. */
+static bool purge_maps(struct purge *purge) {
+    size_t given_bytes = 0;
+    unsigned calls = hak_maps_purge(&given_bytes);
+    uint64_t now_ms = hak_os_now_ms();
+    purge->calls += calls;
+    purge->given_bytes += given_bytes;
+    hak_lock_acquire(&hak_superslab_lock);
+    if (calls != 0 && given_bytes == 0) {
+        hak_superslab_pool.maps_retry_ms = now_ms + RETRY_MS;
+    }
+    hak_superslab_note_owed(); /* more was freed meanwhile, and who looked then did not find it */
+    hak_lock_release(&hak_superslab_lock);
+    return given_bytes != 0;
+}
+
 /* One system call's worth, or one thin slab. False when there is nothing to do or it failed. */
 static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
     uint64_t now_ms = hak_os_now_ms();
+    if (!is_trim && are_maps_due(purge->giver, now_ms)) {
+        hak_lock_release(&hak_superslab_lock);
+        if (purge_maps(purge)) {
+            return true;
+        }
+        hak_lock_acquire(&hak_superslab_lock);
+    }
     if (!is_trim && hak_refusals_were_many(&pool->refusals, now_ms)) {
         hak_superslab_note_paid();
         hak_lock_release(&hak_superslab_lock);
@@ -232,7 +269,7 @@ bool hak_purge_ragged_in_time(void) {
 /* How often something may be given back until nothing of what is there now is left. */
 static size_t pieces_now(void) {
     struct hak_superslab_counts counts = hak_superslab_count();
-    return counts.dirty_units + counts.empty + hak_os_pages_in(counts.thin_bytes);
+    return counts.dirty_units + counts.empty + hak_os_pages_in(counts.thin_bytes + hak_maps_owed_bytes());
 }
 
 static void settle(enum hak_giver giver) {
@@ -261,7 +298,7 @@ size_t hak_superslab_trim(size_t keep_bytes) {
     for (size_t pieces = pieces_now(); pieces != 0 && failures_in_row < TRIM_FAILURES_IN_ROW_MAX; pieces--) {
         failures_in_row = purge_once(keep_bytes, true, &purge) ? 0 : failures_in_row + 1;
     }
-    return purge.given_bytes;
+    return purge.given_bytes + hak_maps_trim();
 }
 
 void hak_purge_age(void) {

@@ -8,7 +8,6 @@
  */
 #include "slab/slab.h"
 #include "base/assert.h"
-#include "meta/arena.h"
 #include "meta/classes.h"
 #include "slab/ragged.h"
 #include "slab/slab_list.h"
@@ -17,16 +16,7 @@
 #include "slab/thin.h"
 #include <errno.h>
 
-/* Before the map: its slab's address, and padding that keeps the map 16-byte aligned. Behind it: room for the
- * last vector load of a sweep. */
-#define MAP_PREFIX_BYTES 16u
-#define MAP_SLACK_BYTES  16u
-
 _Alignas(HAK_CACHE_LINE_BYTES) _Atomic size_t hak_slab_begun_units;
-
-static size_t map_allocation_bytes(unsigned capacity_blocks) {
-    return MAP_PREFIX_BYTES + capacity_blocks + MAP_SLACK_BYTES;
-}
 
 static void store_registry_words(const struct slab *slab, uint32_t owner) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
@@ -46,12 +36,11 @@ static void store_freed_words(const struct slab *slab) {
 int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     unsigned capacity = hak_class_capacity(class_idx);
     HAK_ASSERT(slab->units == hak_class_units[class_idx]);
-    char *memory = hak_meta_alloc_kind(HAK_META_MAP, map_allocation_bytes(capacity));
-    if (memory == NULL) {
+    _Atomic uint8_t *map = hak_map_alloc(capacity, slab);
+    if (map == NULL) {
         return ENOMEM;
     }
-    *(struct slab **)(void *)memory = slab;
-    slab->map = (_Atomic uint8_t *)(memory + MAP_PREFIX_BYTES);
+    slab->map = map;
     slab->class_idx = (uint8_t)class_idx;
     slab->capacity_blocks = (uint16_t)capacity;
     hak_ragged_reset(slab);
@@ -227,7 +216,6 @@ void hak_slab_retire(struct slab *slab) {
     _Atomic uint8_t *map = slab->map;
     /* relaxed: who sees it turns away; map and units travel under the locks below */
     hak_atomic_store_relaxed(&slab->word, HAK_WORD_UNASSIGNED);
-    hak_meta_free_kind(HAK_META_MAP, (char *)(void *)map - MAP_PREFIX_BYTES,
-                       map_allocation_bytes(slab->capacity_blocks));
+    hak_map_free(map, slab->capacity_blocks);
     hak_superslab_give_units(slab, is_zero);
 }

@@ -14,6 +14,7 @@
 #include "base/atomic.h"
 #include "base/config.h"
 #include "meta/classes.h"
+#include "meta/maps.h"
 #include "meta/registry.h"
 
 struct slab_list;
@@ -176,7 +177,7 @@ HAK_INLINE bool hak_freed_is_block_start(uint64_t number, const void *pointer) {
 
 /* The slab that a header map belongs to. */
 HAK_INLINE struct slab *hak_slab_of_map(const _Atomic uint8_t *map) {
-    return *(struct slab *const *)(const void *)(map - sizeof(uint64_t) * 2);
+    return hak_map_owner(map);
 }
 
 /* The slab of a pointer into an assigned slab. */

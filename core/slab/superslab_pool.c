@@ -345,7 +345,9 @@ struct superslab *hak_superslab_pop_spare(void) {
 }
 
 void hak_superslab_note_owed(void) {
-    if (hak_superslab_pool.empty_count != 0 || hak_superslab_dirty_bytes() > lowest_floor_bytes()) {
+    size_t lowest_bytes = lowest_floor_bytes();
+    if (hak_superslab_pool.empty_count != 0 || hak_superslab_dirty_bytes() > lowest_bytes ||
+        hak_maps_owed_bytes() > lowest_bytes >> HAK_MAPS_FLOOR_SHIFT) {
         hak_hint_set(&hak_purge_debt, true);
     }
 }

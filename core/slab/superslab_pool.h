@@ -33,6 +33,8 @@ struct superslab_pool {
     size_t huge_zero_units;       /* free units of huge SuperSlabs that nobody has written to */
     struct hak_refusals refusals; /* of purges, for steps */
     uint64_t unmap_retry_ms;      /* no unmapping before that time: the last one failed (too many mappings) */
+    uint64_t maps_over_since_ms; /* when more of free header maps than may stay was first found, 0: not now */
+    uint64_t maps_retry_ms;      /* no purge of these before that time: the last one failed (locked pages) */
     struct retention retention;
     struct ragged ragged;
 };
@@ -131,6 +133,9 @@ void hak_superslab_note_paid(void);
 
 /* Bytes of dirty free units that may stay. */
 size_t hak_superslab_floor_bytes(uint64_t now_ms);
+
+/* And of header maps that are free: what slabs of the smallest blocks need for as much is half of that. */
+#define HAK_MAPS_FLOOR_SHIFT 3u
 
 /* The oldest empty SuperSlab if the LRU is beyond one of its bounds, else NULL. */
 struct superslab *hak_superslab_lru_victim(uint64_t now_ms);

@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "support/child.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -14,6 +15,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +28,9 @@
 #define IDLE_BYTES           (48 * KIB)
 #define MANY_THREADS         1000u
 #define MANY_BYTES           (50 * 1000 * 1000 + MANY_THREADS * THREAD_OF_LIBC)
+#define ENDED_BYTES          (MANY_THREADS * 12 * KIB) /* what is left of them when they end */
+#define WORKING_SIZES        40u
+#define WORKING_STEP         64u
 #define SHORT_THREADS        20000u
 #define SHORT_WARM_UP        500u
 #define SHORT_ROUNDS         20u /* in which most classes become hot: what their caches hold has to go back */
@@ -110,6 +115,62 @@ static void a_thousand_idle_threads_stay_below_50_mb(void **state) {
     size_t bytes = bytes_of_idle_threads(MANY_THREADS);
     print_message("%u idle threads: %zu KiB\n", MANY_THREADS, bytes / KIB);
     assert_true(bytes <= MANY_BYTES);
+}
+
+/* All sizes are in use at once, in slabs of this thread's alone. */
+static void *hold_sizes_then_end(void *unused) {
+    void *blocks[WORKING_SIZES];
+    for (unsigned i = 0; i < WORKING_SIZES; i++) {
+        blocks[i] = malloc((i + 1) * WORKING_STEP);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, (i + 1) * WORKING_STEP);
+    }
+    sem_post(&settled);
+    sem_wait(&may_end);
+    for (unsigned i = 0; i < WORKING_SIZES; i++) {
+        free(blocks[i]);
+    }
+    return unused;
+}
+
+static int leave_little_of_many(void *unused) {
+    (void)unused;
+    static pthread_t threads[MANY_THREADS];
+    unsigned started = 0;
+    free(launder(malloc(1)));
+    size_t before = rss_bytes();
+    while (started < MANY_THREADS &&
+           pthread_create(&threads[started], &small_stack, hold_sizes_then_end, NULL) == 0) {
+        sem_wait(&settled);
+        started++;
+    }
+    size_t most = rss_bytes();
+    for (unsigned i = 0; i < started; i++) {
+        sem_post(&may_end);
+    }
+    for (unsigned i = 0; i < started; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    size_t after = rss_bytes();
+    printf("%u threads that worked at once: %zu KiB, of which %zu stay\n", started, (most - before) / KIB,
+           (after - before) / KIB);
+    fflush(stdout);
+    if (started < MANY_THREADS) {
+        return CHILD_SKIP;
+    }
+    CHECK(after <= before + ENDED_BYTES);
+    return 0;
+}
+
+/* In a process of its own: others' heaps would serve these. */
+static void threads_that_worked_at_once_leave_little(void **state) {
+    static struct child child;
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.function = leave_little_of_many};
+    child_run(&child);
+    print_message("%s", child.out);
+    assert_child_succeeded(&child);
 }
 
 static void leave_nothing(void *(*work)(void *), unsigned warm_up, unsigned threads) {
@@ -197,6 +258,7 @@ static void nobody_touches_the_cache_of_another_thread(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_that_worked_at_once_leave_little), /* first: forks while no heap is used */
         cmocka_unit_test(an_idle_thread_keeps_little),
         cmocka_unit_test(a_thousand_idle_threads_stay_below_50_mb),
         cmocka_unit_test(ended_threads_leave_nothing),
