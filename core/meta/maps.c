@@ -205,7 +205,9 @@ _Atomic uint8_t *hak_map_alloc(unsigned headers, void *owner) {
                 hak_meta_clear(memory, (size_t)lines * HAK_CACHE_LINE_BYTES);
             }
             struct hak_map_prefix *prefix = (struct hak_map_prefix *)(void *)memory;
-            *prefix = (struct hak_map_prefix){.owner = owner, .chunk = c};
+            /* relaxed: the registry's word or the slab's tells others of the map */
+            hak_atomic_store_relaxed(&prefix->owner, owner);
+            hak_atomic_store_relaxed(&prefix->chunk, c); /* relaxed: as above */
             return (_Atomic uint8_t *)(void *)(prefix + 1);
         }
         if (!grow()) {
@@ -216,7 +218,7 @@ _Atomic uint8_t *hak_map_alloc(unsigned headers, void *owner) {
 
 void hak_map_free(_Atomic uint8_t *map, unsigned headers) {
     const struct hak_map_prefix *prefix = (const struct hak_map_prefix *)(const void *)map - 1;
-    struct hak_map_chunk *c = prefix->chunk;
+    struct hak_map_chunk *c = hak_atomic_load_relaxed(&prefix->chunk); /* relaxed: see hak_map_owner() */
     unsigned first = (unsigned)((size_t)((const char *)prefix - c->base) / HAK_CACHE_LINE_BYTES);
     unsigned lines = lines_of(headers);
     hak_lock_acquire(&hak_meta_lock);

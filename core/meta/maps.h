@@ -8,16 +8,20 @@
 #ifndef HAK_META_MAPS_H
 #define HAK_META_MAPS_H
 
+#include "base/atomic.h"
 #include "base/compiler.h"
 #include <stdatomic.h>
 #include <stdint.h>
 
 struct hak_map_chunk;
 
-/* What stands before each map that is in use. It keeps the map 16-byte aligned. */
+/*
+ * What stands before each map that is in use; it keeps the map 16-byte aligned. Stored atomically, since a
+ * stale look-up may take it for headers of a map that was longer; read by who knows the map to be in use.
+ */
 struct hak_map_prefix {
-    void *owner;
-    struct hak_map_chunk *chunk;
+    _Atomic(void *) owner;
+    _Atomic(struct hak_map_chunk *) chunk;
 };
 
 /* A map of so many headers, at most HAK_SLAB_BLOCKS_MAX, all NEVER, readable 16 bytes beyond its end; NULL
@@ -29,7 +33,8 @@ void hak_map_free(_Atomic uint8_t *map, unsigned headers);
 
 /* The owner of a map that is in use. */
 HAK_INLINE void *hak_map_owner(const _Atomic uint8_t *map) {
-    return ((const struct hak_map_prefix *)(const void *)map - 1)->owner;
+    const struct hak_map_prefix *prefix = (const struct hak_map_prefix *)(const void *)map - 1;
+    return hak_atomic_load_relaxed(&prefix->owner); /* relaxed: who told of the map has ordered that */
 }
 
 /* Free memory in chunks that are worth a purge, parts of longer OS pages counted in. A hint. */
