@@ -40,18 +40,6 @@ bool hak_map_chunk_take(struct hak_map_chunk *c, unsigned first, unsigned lines)
     return is_zero;
 }
 
-static void give_lines(struct hak_map_chunk *c, unsigned first, unsigned lines) {
-    c->used_lines -= lines;
-    c->full_cells = (uint32_t)hak_smaller(c->full_cells, first / HAK_CELL_LINES);
-    for (unsigned count; lines != 0; first += count, lines -= count) {
-        uint64_t bits = bits_from(first, lines, &count);
-        struct hak_map_cell *cell = &c->cells[first / HAK_CELL_LINES];
-        HAK_ASSERT((cell->used & bits) == bits);
-        cell->used &= ~bits;
-        c->dirty_cells += cell->used == 0 && cell->stale != 0;
-    }
-}
-
 /* How many free lines stand before that one, and from it on, as far as matters. */
 static unsigned free_before(const struct hak_map_chunk *c, unsigned line) {
     unsigned count = 0;
@@ -79,7 +67,16 @@ static unsigned free_from(const struct hak_map_chunk *c, unsigned line) {
 }
 
 void hak_map_chunk_give(struct hak_map_chunk *c, unsigned first, unsigned lines) {
-    give_lines(c, first, lines);
+    unsigned line = first;
+    c->used_lines -= lines;
+    c->full_cells = (uint32_t)hak_smaller(c->full_cells, first / HAK_CELL_LINES);
+    for (unsigned count; lines != 0; line += count, lines -= count) {
+        uint64_t bits = bits_from(line, lines, &count);
+        struct hak_map_cell *cell = &c->cells[line / HAK_CELL_LINES];
+        HAK_ASSERT((cell->used & bits) == bits);
+        cell->used &= ~bits;
+        c->dirty_cells += cell->used == 0 && cell->stale != 0;
+    }
     if (c->room_lines < HAK_MAP_LINES_MAX) {
         size_t run = hak_smaller(free_before(c, first) + free_from(c, first), HAK_MAP_LINES_MAX);
         c->room_lines = (uint32_t)hak_larger(c->room_lines, run);

@@ -7,7 +7,7 @@
  *
  * A chunk is worth a purge when eight times as much of it is free, and holds memory, as is in use: a system
  * call then gives back several pages, and a heap of the smallest blocks, whose maps are longer than a page,
- * makes an eighth more calls for them than for its slabs.
+ * makes at most some eighth more calls for them than for its slabs.
  */
 #include "meta/maps.h"
 #include "base/assert.h"

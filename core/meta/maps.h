@@ -10,7 +10,6 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include <stdatomic.h>
 #include <stdint.h>
 
 struct hak_map_chunk;

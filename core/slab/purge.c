@@ -143,15 +143,11 @@ static bool purge_dirty(struct superslab *s, struct purge *purge) {
 }
 
 /* Under the lock: whether more of free header maps holds memory than may stay, and is to go back now. */
-static bool are_maps_due(enum hak_giver giver, uint64_t now_ms) {
+static bool are_maps_due(size_t keep_bytes, enum hak_giver giver, uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
     size_t owed_bytes = hak_maps_owed_bytes();
-    size_t keep_bytes = hak_superslab_floor_bytes(now_ms) >> HAK_MAPS_FLOOR_SHIFT;
-    if (owed_bytes <= keep_bytes) {
-        pool->maps_over_since_ms = 0;
-        return false;
-    }
-    struct hak_over over = {.is_over = true, .excess_bytes = owed_bytes - keep_bytes};
+    bool is_above = owed_bytes > keep_bytes;
+    struct hak_over over = {.is_over = is_above, .excess_bytes = is_above ? owed_bytes - keep_bytes : 0};
     return hak_retention_is_due(&pool->maps_over_since_ms, over, giver, now_ms) &&
            now_ms >= pool->maps_retry_ms;
 }
@@ -177,20 +173,20 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     struct superslab_pool *pool = &hak_superslab_pool;
     hak_lock_acquire(&hak_superslab_lock);
     uint64_t now_ms = hak_os_now_ms();
-    if (!is_trim && are_maps_due(purge->giver, now_ms)) {
-        hak_lock_release(&hak_superslab_lock);
-        if (purge_maps(purge)) {
-            return true;
+    if (!is_trim) {
+        keep_bytes = hak_superslab_floor_bytes(now_ms);
+        if (are_maps_due(keep_bytes >> HAK_MAPS_FLOOR_SHIFT, purge->giver, now_ms)) {
+            hak_lock_release(&hak_superslab_lock);
+            if (purge_maps(purge)) {
+                return true;
+            }
+            hak_lock_acquire(&hak_superslab_lock);
         }
-        hak_lock_acquire(&hak_superslab_lock);
     }
     if (!is_trim && hak_refusals_were_many(&pool->refusals, now_ms)) {
         hak_superslab_note_paid();
         hak_lock_release(&hak_superslab_lock);
         return false;
-    }
-    if (!is_trim) {
-        keep_bytes = hak_superslab_floor_bytes(now_ms);
     }
     size_t dirty_bytes = hak_superslab_dirty_bytes();
     bool is_above = dirty_bytes > keep_bytes;

@@ -78,23 +78,34 @@ static void *work_then_end(void *unused) {
     return unused;
 }
 
-/* What `count` idle threads add to the resident size. Skips where a limit allows fewer. */
-static size_t bytes_of_idle_threads(unsigned count) {
-    static pthread_t threads[MANY_THREADS];
+static pthread_t held_threads[MANY_THREADS];
+
+/* Threads that have settled, one after the other, until they may end; fewer where a limit allows no more. */
+static unsigned start_threads(unsigned count, void *(*work)(void *)) {
     unsigned started = 0;
-    touch_sizes();
-    size_t before = rss_bytes();
-    while (started < count && pthread_create(&threads[started], &small_stack, touch_then_idle, NULL) == 0) {
+    while (started < count && pthread_create(&held_threads[started], &small_stack, work, NULL) == 0) {
         sem_wait(&settled);
         started++;
     }
-    size_t after = rss_bytes();
+    return started;
+}
+
+static void end_threads(unsigned started) {
     for (unsigned i = 0; i < started; i++) {
         sem_post(&may_end);
     }
     for (unsigned i = 0; i < started; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
+        CHECK(pthread_join(held_threads[i], NULL) == 0);
     }
+}
+
+/* What `count` idle threads add to the resident size. Skips where a limit allows fewer. */
+static size_t bytes_of_idle_threads(unsigned count) {
+    touch_sizes();
+    size_t before = rss_bytes();
+    unsigned started = start_threads(count, touch_then_idle);
+    size_t after = rss_bytes();
+    end_threads(started);
     if (started < count) {
         SKIP_BECAUSE("so many threads may not be started");
     }
@@ -135,22 +146,11 @@ static void *hold_sizes_then_end(void *unused) {
 
 static int leave_little_of_many(void *unused) {
     (void)unused;
-    static pthread_t threads[MANY_THREADS];
-    unsigned started = 0;
     free(launder(malloc(1)));
     size_t before = rss_bytes();
-    while (started < MANY_THREADS &&
-           pthread_create(&threads[started], &small_stack, hold_sizes_then_end, NULL) == 0) {
-        sem_wait(&settled);
-        started++;
-    }
+    unsigned started = start_threads(MANY_THREADS, hold_sizes_then_end);
     size_t most = rss_bytes();
-    for (unsigned i = 0; i < started; i++) {
-        sem_post(&may_end);
-    }
-    for (unsigned i = 0; i < started; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    end_threads(started);
     size_t after = rss_bytes();
     printf("%u threads that worked at once: %zu KiB, of which %zu stay\n", started, (most - before) / KIB,
            (after - before) / KIB);
@@ -164,13 +164,9 @@ static int leave_little_of_many(void *unused) {
 
 /* In a process of its own: others' heaps would serve these. */
 static void threads_that_worked_at_once_leave_little(void **state) {
-    static struct child child;
     (void)state;
     REQUIRE_HAK();
-    child = (struct child){.function = leave_little_of_many};
-    child_run(&child);
-    print_message("%s", child.out);
-    assert_child_succeeded(&child);
+    assert_function_succeeds(leave_little_of_many);
 }
 
 static void leave_nothing(void *(*work)(void *), unsigned warm_up, unsigned threads) {

@@ -65,6 +65,7 @@ static bool is_resident(const char *page) {
 static int system_as_usual(void **state) {
     (void)state;
     is_refusing = false;
+    refused = NULL;
     meanwhile = NULL;
     (void)hak_maps_trim();
     purge_calls = 0;
