@@ -10,7 +10,6 @@
 #include "meta/arena.h"
 #include "meta/classes.h"
 #include "slab/purge.h"
-#include <string.h>
 
 /* Capacities are two less than a power of two: with bottom and stop, an array fills whole cache lines. */
 #define MARKS          2u
@@ -66,7 +65,7 @@ static bool resize(struct heap *heap, unsigned class_idx, unsigned capacity) {
     HAK_ASSERT(count <= capacity);
     set_mark(state, 0);
     if (state->array != NULL) {
-        memcpy(&array[1], &state->array[1], count * sizeof *array);
+        hak_block_refs_move(&array[1], &state->array[1], count);
         hak_meta_free(state->array, array_bytes(state->capacity_blocks));
     }
     array[0].block = NULL;
@@ -186,7 +185,7 @@ static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count)
     set_mark(state, 0);
     unsigned foreign = hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
     HAK_COUNT(&state->counters, remote_frees, foreign);
-    memmove(&state->array[1], &state->array[1 + count], (had - count) * sizeof state->array[0]);
+    hak_block_refs_move(&state->array[1], &state->array[1 + count], had - count);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
 }
 

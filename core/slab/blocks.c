@@ -34,6 +34,21 @@ struct sweep {
 typedef uintptr_t ref_pair __attribute__((vector_size(2 * sizeof(uintptr_t))));
 _Static_assert(sizeof(ref_pair) == sizeof(struct block_ref), "a pair is an entry");
 
+#define MOVED_AT_ONCE 4 /* a line's */
+
+HAK_NOINLINE void hak_block_refs_move(struct block_ref *to, const struct block_ref *from, unsigned count) {
+    const struct block_ref *end = from + count;
+    HAK_ASSERT(to <= from || to >= end);
+    for (; end - from >= MOVED_AT_ONCE; from += MOVED_AT_ONCE, to += MOVED_AT_ONCE) {
+        ref_pair pairs[MOVED_AT_ONCE];
+        memcpy(pairs, from, sizeof pairs);
+        memcpy(to, pairs, sizeof pairs);
+    }
+    for (; from != end; from++, to++) {
+        *to = *from;
+    }
+}
+
 static unsigned room_of(const struct sweep *sweep) {
     return (unsigned)(sweep->next - sweep->first);
 }
@@ -247,7 +262,7 @@ static unsigned take_any(struct slab *slab, struct block_ref *refs, unsigned wan
     carve(&sweep);
     unsigned got = want - room_of(&sweep);
     if (got != want && got != 0) {
-        memmove(refs, sweep.next, got * sizeof *refs);
+        hak_block_refs_move(refs, sweep.next, got);
     }
     return got;
 }

@@ -1,6 +1,6 @@
 /*
  * slab_lease_test.c - what a thread does while another one has a lease or is between a free and its count;
- * which blocks the holder of a lease gets that takes them one by one.
+ * which blocks the holder of a lease gets that takes them one by one; how entries of caches move.
  *
  * suite: limit 120 s
  */
@@ -117,10 +117,36 @@ static void verify_has_patience_with_a_preempted_thread(void **state) {
     assert_int_equal(result, 0);
 }
 
+#define ENTRIES 100u
+
+/* As many entries as an array of a cache may have to move, by any distance, down or to another array. */
+static void entries_move_as_they_are(void **state) {
+    (void)state;
+    static struct block_ref from[ENTRIES], to[ENTRIES];
+    for (unsigned distance = 0; distance <= ENTRIES; distance++) {
+        for (unsigned count = 0; count <= ENTRIES - distance; count++) {
+            for (unsigned i = 0; i < ENTRIES; i++) {
+                from[i] = (struct block_ref){.block = &from[i], .header = (hak_header *)&to[i]};
+                to[i] = (struct block_ref){0};
+            }
+            hak_block_refs_move(&to[distance], from, count);
+            hak_block_refs_move(from, &from[distance], count);
+            for (unsigned i = 0; i < ENTRIES; i++) {
+                unsigned now = i < count ? i + distance : i;
+                assert_ptr_equal(from[i].block, &from[now]);
+                assert_ptr_equal(from[i].header, &to[now]);
+                bool is_moved = i >= distance && i < distance + count;
+                assert_ptr_equal(to[i].block, is_moved ? &from[i - distance] : NULL);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_lease_held_elsewhere_is_not_waited_for, heap_is_sound),
         cmocka_unit_test_teardown(blocks_taken_one_by_one_rise, heap_is_sound),
+        cmocka_unit_test(entries_move_as_they_are),
         cmocka_unit_test_teardown(verify_has_patience_with_a_preempted_thread, heap_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
