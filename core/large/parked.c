@@ -329,8 +329,11 @@ void hak_parked_note_live(size_t live_bytes, size_t share_bytes) {
         hak_hint_set(&was_much_live, true);
     }
     size_t bytes = hak_smaller(HAK_PARKED_SHARD_BYTES, hak_large_policy.floor_bytes / 2);
-    bool is_busy = hak_atomic_load_relaxed(&was_busy); /* relaxed: written under this lock */
-    set_bound((is_busy ? 2 * bytes : bytes) + (share_bytes >> hak_log2(hak_options.parked_shards)));
+    unsigned shards_shift = hak_log2(hak_options.parked_shards);
+    if (hak_atomic_load_relaxed(&was_busy)) { /* relaxed: written under this lock */
+        bytes *= 3 * bytes <= HAK_PARKED_BUSY_BYTES >> shards_shift ? 3 : 2;
+    }
+    set_bound(bytes + (share_bytes >> shards_shift));
 }
 
 void hak_parked_note_free(uint64_t now_ms) {

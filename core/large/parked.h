@@ -24,12 +24,13 @@
 #include "large/extent.h"
 
 #define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run, */
-#define HAK_PARKED_BUSY_MAX   ((size_t)512 * 1024) /* or where buffers come and go fast */
+#define HAK_PARKED_BUSY_MAX   ((size_t)1024 * 1024) /* or where buffers come and go fast */
 #define HAK_PARKED_REMAINDERS 8u
 
 /* What a shard may park, beside its part of the share of what is live that the floor has (retain.h); twice as
- * much where buffers come and go fast. */
+ * much where buffers come and go fast, or three times, if all shards together then park no more than that. */
 #define HAK_PARKED_SHARD_BYTES ((size_t)512 * 1024)
+#define HAK_PARKED_BUSY_BYTES  ((size_t)12 * 1024 * 1024)
 
 /*
  * A run of the pages that `bytes` bytes need, or some more, handed out now; or NULL, and if the length was

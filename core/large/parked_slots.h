@@ -15,8 +15,8 @@
 #include "base/config.h"
 #include "large/extent.h"
 
-#define HAK_PARKED_PAGES_MAX 128u /* of a run */
-#define HAK_PARKED_ROWS      42u  /* of what a request of so many pages looks for, too */
+#define HAK_PARKED_PAGES_MAX 256u /* of a run */
+#define HAK_PARKED_ROWS      50u  /* of what a request of so many pages looks for, too */
 #define HAK_PARKED_WAYS      4u
 #define HAK_PARKED_SLOTS     (HAK_PARKED_ROWS * HAK_PARKED_WAYS)
 

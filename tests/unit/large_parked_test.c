@@ -427,20 +427,51 @@ static void longer_ones_are_parked_where_buffers_come_and_go_fast(void **state) 
     assert_int_equal(parked_blocks(), 0);
     hak_parked_reset();
     be_busy();
-    char *p = must_alloc(HAK_PARKED_BUSY_MAX);
-    char *q = must_alloc(HAK_PARKED_BUSY_MAX);
+    char *p = must_alloc(HAK_PARKED_BUSY_MAX - 1);
     release(p);
-    release(q);
-    assert_int_equal(parked_bytes(), 2 * HAK_PARKED_SHARD_BYTES);
+    assert_int_equal(parked_bytes(), HAK_PARKED_BUSY_MAX);
     p = must_alloc(HAK_PARKED_BUSY_MAX / 2);
     assert_int_equal(usable(p), HAK_PARKED_BUSY_MAX);
     release(p);
-    release(must_alloc(HAK_PARKED_BUSY_MAX + 1));
-    assert_int_equal(parked_blocks(), 2);
+    release(must_alloc(HAK_PARKED_BUSY_MAX)); /* no run by itself */
+    assert_int_equal(parked_blocks(), 1);
     set_parking(0);
     release(must_alloc(100 * KIB));
-    assert_int_equal(parked_blocks(), 2);
+    assert_int_equal(parked_blocks(), 1);
     check_all_freed();
+}
+
+static void set_shards(uint32_t shards) {
+    assert_int_equal(hak_os_allow(&hak_options, sizeof hak_options), 0);
+    hak_options.parked_shards = shards;
+}
+
+/* Of many lengths, so that no row is full before the shard is. */
+static void check_busy_bound(uint32_t shards, size_t bound_bytes) {
+    char *blocks[64];
+    set_shards(shards);
+    be_busy();
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        blocks[i] = must_alloc((64 + 4 * i) * KIB);
+    }
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+        release(blocks[i]);
+    }
+    assert_in_range(parked_bytes(), bound_bytes - 256 * KIB, bound_bytes);
+    check_all_freed();
+}
+
+static void a_shard_parks_more_where_buffers_come_and_go_fast_unless_shards_are_many(void **state) {
+    (void)state;
+    uint32_t shards = hak_options.parked_shards;
+    struct hak_large_policy policy = hak_large_policy;
+    hak_large_policy.floor_live_shift = hak_large_policy.proved_live_shift =
+        63; /* nothing for what is live */
+    check_busy_bound(HAK_PARKED_SHARDS, 3 * HAK_PARKED_SHARD_BYTES);
+    check_busy_bound(8, 3 * HAK_PARKED_SHARD_BYTES);
+    check_busy_bound(16, 2 * HAK_PARKED_SHARD_BYTES);
+    hak_large_policy = policy;
+    set_shards(shards);
 }
 
 static void a_run_that_is_an_eighth_longer_will_do(void **state) {
@@ -761,7 +792,7 @@ static void threads_pass_buffers_on(void **state) {
             check_and_release(p);
         }
     }
-    assert_in_range(parked_bytes(), 0, 2 * hak_options.parked_shards * HAK_PARKED_SHARD_BYTES);
+    assert_in_range(parked_bytes(), 0, 3 * hak_options.parked_shards * HAK_PARKED_SHARD_BYTES);
     check_all_freed();
 }
 
@@ -777,11 +808,6 @@ static void *park_some(void *unused) {
         release(runs[i]);
     }
     return unused;
-}
-
-static void set_shards(uint32_t shards) {
-    assert_int_equal(hak_os_allow(&hak_options, sizeof hak_options), 0);
-    hak_options.parked_shards = shards;
 }
 
 static void with_many_processors_each_thread_parks_alone(void **state) {
@@ -934,6 +960,7 @@ int main(void) {
         TEST(buffers_that_come_and_go_fast_are_parked_whatever_their_lengths),
         TEST(buffers_that_come_and_go_slowly_are_not),
         TEST(longer_ones_are_parked_where_buffers_come_and_go_fast),
+        TEST(a_shard_parks_more_where_buffers_come_and_go_fast_unless_shards_are_many),
         TEST(a_run_that_is_an_eighth_longer_will_do),
         TEST(few_runs_are_out_on_loan),
         TEST(the_floor_is_looked_after_once_in_a_while_and_a_ms),
