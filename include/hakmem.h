@@ -63,7 +63,7 @@ size_t hak_usable_size(const void *block);
 /*
  * The usable size that a block of `bytes` bytes would have: asking for that much instead wastes nothing.
  * Where kept memory is reused, a block above 32 KiB may turn out to have more: as a rule an eighth at most,
- * seldom as much again, 512 KiB in all; one of 1 MiB and more less than a quarter and less than 1 MiB.
+ * seldom as much again, 1 MiB in all; one of 1 MiB and more less than a quarter and less than 1 MiB.
  * `bytes` itself if no such block can exist.
  */
 size_t hak_good_size(size_t bytes);

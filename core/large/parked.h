@@ -23,7 +23,7 @@
 
 #include "large/extent.h"
 
-#define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024) /* of a run, */
+#define HAK_PARKED_BYTES_MAX  ((size_t)256 * 1024)  /* of a run, */
 #define HAK_PARKED_BUSY_MAX   ((size_t)1024 * 1024) /* or where buffers come and go fast */
 #define HAK_PARKED_REMAINDERS 8u
 
