@@ -792,7 +792,8 @@ static void threads_pass_buffers_on(void **state) {
             check_and_release(p);
         }
     }
-    assert_in_range(parked_bytes(), 0, 3 * hak_options.parked_shards * HAK_PARKED_SHARD_BYTES);
+    /* Three times, a bound that is stored where it is off by a quarter, and what threads counted at once. */
+    assert_in_range(parked_bytes(), 0, 4 * hak_options.parked_shards * HAK_PARKED_SHARD_BYTES);
     check_all_freed();
 }
 
