@@ -438,6 +438,7 @@ static void longer_ones_are_parked_where_buffers_come_and_go_fast(void **state) 
     release(must_alloc(HAK_PARKED_BUSY_MAX + 1));
     hak_large_map_threshold = threshold;
     assert_int_equal(parked_blocks(), 1);
+    assert_int_equal(parked_bytes(), HAK_PARKED_BUSY_MAX);
     set_parking(0);
     release(must_alloc(100 * KIB));
     assert_int_equal(parked_blocks(), 1);
