@@ -26,6 +26,8 @@ struct class_width {
     uint16_t swing_blocks;   /* spilled by the smallest of the swings in a row */
     uint16_t least_blocks;   /* in the cache at looks: fewest, */
     uint16_t most_blocks;    /* and most */
+    uint16_t sample_blocks;  /* of the last spill that was large enough to judge by, 0: none yet; */
+    uint16_t sample_units;   /* these lay in so many units */
     uint8_t looks;           /* of that, so far */
     uint8_t swings;          /* deep ones in a row */
     uint8_t shallow;         /* those of at most half the capacity, in a row */

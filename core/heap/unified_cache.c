@@ -183,8 +183,10 @@ static void return_oldest(struct heap *heap, unsigned class_idx, unsigned count)
     struct class_state *state = &heap->classes[class_idx];
     unsigned had = hak_cache_count(heap, class_idx);
     set_mark(state, 0);
-    unsigned foreign = hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
-    HAK_COUNT(&state->counters, remote_frees, foreign);
+    struct hak_returned returned =
+        hak_blocks_return(&state->array[1], count, heap->id, hak_heap_handle_event, heap);
+    HAK_COUNT(&state->counters, remote_frees, returned.foreign);
+    hak_width_note_returned(heap, class_idx, count, returned.units);
     hak_block_refs_move(&state->array[1], &state->array[1 + count], had - count);
     *hak_heap_top_slot(heap, class_idx) = &state->array[1 + had - count];
 }

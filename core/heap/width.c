@@ -25,6 +25,7 @@
 #define CAPACITIES_OF_END 2u                    /* spilled in a row */
 #define BYTES_OF_END      ((size_t)1024 * 1024) /* in a row of all classes */
 #define END_AGAIN_MS      1000u /* what ends again within this time was built up in between, and will be again */
+#define SAMPLE_BLOCKS_MIN 8u    /* in a spill that tells how near blocks lie to each other */
 #define LEAST             30u    /* blocks that a cache is narrowed to, */
 #define LEAST_BYTES       16384u /* or fewer, where they are more than that, */
 #define LEAST_OF_MANY     14u    /* or the threads are many, */
@@ -212,14 +213,31 @@ static size_t pinning_bytes(unsigned class_idx) {
     return hak_larger(hak_class_block_bytes[class_idx], hak_os_page_bytes());
 }
 
-/*
- * The most that the cache keeps from going back, in KiB, after spills in a row through so many blocks: an OS
- * page for each block that it holds, but no more than was freed.
- */
+void hak_width_note_returned(struct heap *heap, unsigned class_idx, unsigned blocks, unsigned units) {
+    struct class_width *width = &heap->classes[class_idx].width;
+    if (blocks >= SAMPLE_BLOCKS_MIN) {
+        width->sample_blocks = (uint16_t)blocks;
+        width->sample_units = (uint16_t)units;
+    }
+}
+
+/* What so many blocks of a cache keep from going back: an OS page each, but no more units than there are
+ * beneath them if they lie as near to each other as those of the last spill. */
+static size_t pinned_bytes(const struct class_width *width, unsigned class_idx, unsigned blocks) {
+    size_t bytes = blocks * pinning_bytes(class_idx);
+    if (width->sample_blocks == 0) {
+        return bytes;
+    }
+    size_t spills = (blocks + width->sample_blocks - 1) / width->sample_blocks;
+    return hak_smaller(bytes, spills * width->sample_units * HAK_UNIT_BYTES);
+}
+
+/* The most that the cache keeps from going back, in KiB, after spills in a row through so many blocks: no
+ * more than was freed. */
 static size_t pinned_kib(const struct class_state *state, unsigned class_idx, unsigned spilled) {
     size_t freed_bytes = (size_t)spilled * hak_class_block_bytes[class_idx];
-    size_t bytes = hak_smaller(state->capacity_blocks * pinning_bytes(class_idx), freed_bytes);
-    return bytes >> 10;
+    size_t bytes = pinned_bytes(&state->width, class_idx, state->capacity_blocks);
+    return hak_smaller(bytes, freed_bytes) >> 10;
 }
 
 /* Whether there is room for that in what all threads together may keep; if so it is taken. */
@@ -240,7 +258,7 @@ void hak_width_note_empty(struct heap *heap, unsigned class_idx) {
 /* What the class's cache pins now beyond what it is counted for, in KiB. */
 static size_t uncounted_kib(struct heap *heap, unsigned class_idx) {
     const struct class_width *width = &heap->classes[class_idx].width;
-    size_t kib = hak_cache_count(heap, class_idx) * pinning_bytes(class_idx) >> 10;
+    size_t kib = pinned_bytes(width, class_idx, hak_cache_count(heap, class_idx)) >> 10;
     return width->doublings != 0 || kib < width->kept_kib ? 0 : kib - width->kept_kib;
 }
 
@@ -283,10 +301,13 @@ bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks
     width->spilled_blocks = (uint16_t)sum;
     bool was_far = is_far(state, before);
     bool ends = width->is_ending || heap->row.is_ending;
-    if (!ends && is_far(state, sum) && (!was_far || has_doubled(before, sum))) {
-        /* Until the next look at this row it may go through as many again. */
-        size_t kib = pinned_kib(state, class_idx, 2 * sum);
-        ends = width->is_ending = (!was_far && begins_end(&width->ended_ms)) || !keeps(width, kib);
+    if (!ends && is_far(state, sum)) {
+        bool is_further = !was_far || has_doubled(before, sum);
+        if (is_further || pinned_kib(state, class_idx, sum) > width->kept_kib) {
+            /* Until the next look at this row it may go through as many again. */
+            size_t kib = pinned_kib(state, class_idx, 2 * sum);
+            ends = width->is_ending = (!was_far && begins_end(&width->ended_ms)) || !keeps(width, kib);
+        }
     }
     if (ends) {
         set_kept(width, 0);

@@ -70,6 +70,9 @@ void hak_width_note_row(struct heap *heap, unsigned class_idx, unsigned blocks);
  */
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
 
+/* So many blocks of the class were returned to their slabs, which have so many units beneath them at most. */
+void hak_width_note_returned(struct heap *heap, unsigned class_idx, unsigned blocks, unsigned units);
+
 /* Halves what is beyond the plain bound, if anything is. */
 void hak_width_narrow(struct heap *heap, unsigned class_idx);
 

@@ -332,16 +332,17 @@ HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *
     }
 }
 
-unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
-                           hak_event_handler handler, void *context) {
-    struct tally tally = {.owner = owner, .handler = handler, .context = context};
+struct hak_returned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
+                                      hak_event_handler handler, void *context) {
+    struct tally tally;
+    hak_tally_begin(&tally, owner, handler, context);
     if (HAK_UNLIKELY(hak_atomic_load_relaxed(&hak_guests_were_made))) { /* relaxed: see there */
         return_refs(&tally, refs, count, true);
     } else {
         return_refs(&tally, refs, count, false);
     }
     hak_tally_settle(&tally);
-    return tally.foreign;
+    return (struct hak_returned){.foreign = tally.foreign, .units = tally.opened};
 }
 
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context) {

@@ -31,15 +31,21 @@ unsigned hak_blocks_take(struct slab *slab, struct block_ref *refs, unsigned wan
 /* One block, where it is found at once and nothing but a header has to be changed; else false. */
 bool hak_blocks_take_one(struct slab *slab, struct block_ref *ref);
 
+/* What was said about returned blocks. */
+struct hak_returned {
+    unsigned foreign; /* of slabs of other heaps */
+    unsigned units;   /* that they lay in, at most */
+};
+
 /*
  * Returns blocks, of any slabs, whose headers are CACHED, CACHED_ZERO or (just freed) LIVE: FREE into each
- * header byte, then one count per slab and batch. `owner` is the caller's heap: the result says how many
- * blocks belong to slabs of others. The caller's operation ends with hak_purge_pay(). Slow: no lock held.
+ * header byte, then one count per slab and batch. `owner` is the caller's heap. The caller's operation ends
+ * with hak_purge_pay(). Slow: no lock held.
  */
-unsigned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
-                           hak_event_handler handler, void *context);
+struct hak_returned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,
+                                      hak_event_handler handler, void *context);
 
-/* The same for one block; whether its slab belongs to another heap. */
+/* The same for one block: whether its slab belongs to another heap. */
 bool hak_block_return(struct block_ref ref, uint32_t owner, hak_event_handler handler, void *context);
 
 /*

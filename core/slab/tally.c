@@ -40,6 +40,7 @@ HAK_NOINLINE void hak_tally_open(struct tally *tally, unsigned slot, const void 
         count_slot(tally, slot);
     }
     tally->used |= (uint32_t)1 << slot;
+    tally->opened++;
     tally->samples[slot] = block;
     tally->blocks[slot] = 0;
 }

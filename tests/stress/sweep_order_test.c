@@ -51,7 +51,7 @@ static void a_header_byte_orders_a_block_s_owners(void **state) {
     assert_int_equal(hak_slab_release(slab, BLOCKS, HAK_PLACE_NOWHERE, 0), HAK_EVENT_LIST);
     assert_int_equal(hak_slab_release(slab, 0, HAK_PLACE_WARM, 0), HAK_EVENT_NONE);
     /* One counted free makes the sweep look at all. */
-    assert_int_equal(hak_blocks_return(&refs[BLOCKS - 1], 1, 0, hak_heap_handle_event, NULL), 0);
+    assert_int_equal(hak_blocks_return(&refs[BLOCKS - 1], 1, 0, hak_heap_handle_event, NULL).foreign, 0);
     assert_int_equal(pthread_create(&thread, NULL, sweep_up, NULL), 0);
     for (unsigned i = 1; i < BLOCKS - 1; i++) {
         write_block(refs[i], 1);

@@ -19,6 +19,7 @@
 #include "slab/retention.h"
 #include "support/blocks.h"
 #include "support/clock.h"
+#include "support/rng.h"
 #include "support/target.h"
 #include "support/test.h"
 #include "width_kit.h"
@@ -56,6 +57,17 @@ static void give(unsigned count) {
     CHECK(given + count <= BLOCKS_MAX);
     blocks_free(&blocks[given], count);
     given += count;
+}
+
+/* The blocks [first, end) are given in an order that has nothing to do with where they lie. */
+static void shuffle(unsigned first, unsigned end) {
+    struct rng rng = rng_seeded(end);
+    for (unsigned left = end - first; left > 1; left--) {
+        size_t one = first + rng_below(&rng, left), other = first + left - 1;
+        void *block = blocks[one];
+        blocks[one] = blocks[other];
+        blocks[other] = block;
+    }
 }
 
 /* Whether halving would make it less than the least. */
@@ -330,12 +342,16 @@ static size_t kept(void) {
 
 /* Ends once for good, of this class and of all, so that further ends come too soon to narrow. Nothing is kept
  * then. */
-static void end_once(unsigned class_idx) {
-    const unsigned blocks_of_end = 12 * plain_capacity(class_idx);
+static void end_once_with(unsigned class_idx, unsigned capacities) {
+    const unsigned blocks_of_end = capacities * plain_capacity(class_idx);
     (void)malloc_trim(0);
     clock_ms += AGAIN_MS;
     take(class_idx, blocks_of_end);
     give(blocks_of_end);
+}
+
+static void end_once(unsigned class_idx) {
+    end_once_with(class_idx, 12);
 }
 
 static void what_stays_is_counted_until_it_is_used(void **state) {
@@ -344,6 +360,7 @@ static void what_stays_is_counted_until_it_is_used(void **state) {
     end_once(c);
     assert_int_equal(kept(), 0); /* narrowed */
     take(c, 10 * plain);
+    shuffle(0, 10 * plain);
     give(10 * plain);
     assert_true(capacity(c) >= plain);
     assert_int_equal(kept(), capacity(c) * 4096);
@@ -367,6 +384,39 @@ static void what_was_freed_is_all_that_can_be_kept(void **state) {
     assert_in_range(kept(), 2 * plain * 256, 10 * plain * 256); /* of plain * 4096; seen at each doubling */
 }
 
+/* A spill of blocks that were freed as they lie has few units beneath it, and so has the cache. */
+static void what_lies_together_keeps_its_units_alone(void **state) {
+    (void)state;
+    const unsigned c = hak_class_of(160), plain = plain_capacity(c);
+    end_once_with(c, 10);
+    take(c, 10 * plain);
+    give(10 * plain);
+    assert_true(capacity(c) >= plain);
+    assert_in_range(kept(), plain * 160, (size_t)2 * 3 * HAK_UNIT_BYTES); /* a half may touch three */
+    size_t together = kept();
+    take(c, 10 * plain);
+    shuffle(0, 10 * plain); /* over twenty units */
+    give(10 * plain);
+    assert_in_range(kept(), 3 * together, plain * 4096);
+}
+
+/* The row has gone far and was looked at; now it reaches what lies farther apart. */
+static void what_comes_to_lie_farther_apart_is_seen(void **state) {
+    (void)state;
+    const unsigned c = hak_class_of(128), plain = plain_capacity(c), half = plain / 2;
+    assert_int_equal(plain, 1024);
+    end_once_with(c, 6);
+    take(c, 6 * plain);
+    shuffle(5 * half, 12 * half);
+    give(plain + 3 * half + 1); /* the fourth half is spilled: a look, and none before the eighth */
+    size_t together = kept();
+    assert_in_range(together, 1, (size_t)2 * 3 * HAK_UNIT_BYTES);
+    give(2 * half); /* the sixth, which is the first that lies apart */
+    assert_int_equal(kept(), together);
+    give(half);
+    assert_in_range(kept(), 2 * 6 * half * 128, 2 * 7 * half * 128);
+}
+
 /* Other threads leave room for what the row may keep when it has gone far, not for when it has gone on. */
 static void what_all_threads_may_not_keep_is_narrowed_at_once(void **state) {
     (void)state;
@@ -376,6 +426,7 @@ static void what_all_threads_may_not_keep_is_narrowed_at_once(void **state) {
     size_t others_bytes = left_bytes - (size_t)6 * plain * 320;
     hak_retention_note_wider((ptrdiff_t)others_bytes);
     take(c, 10 * plain);
+    shuffle(0, 10 * plain);
     give(3 * plain + plain / 2);
     assert_true(capacity(c) >= plain);
     assert_in_range(kept() - others_bytes, 4 * plain * 320, 6 * plain * 320);
@@ -485,6 +536,8 @@ int main(void) {
         TEST(of_many_threads_fewer_stay),
         TEST(what_stays_is_counted_until_it_is_used),
         TEST(what_was_freed_is_all_that_can_be_kept),
+        TEST(what_lies_together_keeps_its_units_alone),
+        TEST(what_comes_to_lie_farther_apart_is_seen),
         TEST(what_all_threads_may_not_keep_is_narrowed_at_once),
         TEST(an_end_of_another_thread_does_not_matter),
         TEST(a_cache_that_begins_at_the_end_is_narrow),

@@ -9,6 +9,7 @@
 #include "support/page_size.h"
 
 #include "hakmem.h"
+#include "heap/width.h"
 #include "slab/retention.h"
 #include "support/blocks.h"
 #include "support/child.h"
@@ -45,6 +46,8 @@ static int end_again_and_again(void) {
         for (unsigned i = 0; i < SWINGS; i++) {
             swing(SMALL, SMALL_BYTES);
         }
+        /* As if each lay in a unit of its own. */
+        hak_width_note_returned(hak_heap_attach(), hak_class_of(SMALL_BYTES), SMALL, SMALL);
         swing(MANY, MANY_BYTES);
         most_kib = kept_kib() > most_kib ? kept_kib() : most_kib;
     }
