@@ -202,13 +202,13 @@ static void shrink(struct heap *heap, unsigned class_idx, unsigned capacity, uns
 }
 
 /* How many blocks a spill of a full cache returns: of the older half, but few in debt. */
-static unsigned spill_count(struct heap *heap, unsigned class_idx, bool is_owed) {
+static unsigned spill_count(struct heap *heap, unsigned class_idx, bool is_behind) {
     unsigned count = hak_width_spill(heap, class_idx, (hak_cache_count(heap, class_idx) + 1) / 2);
-    return is_owed && count > SPILL_IN_DEBT ? SPILL_IN_DEBT : count;
+    return is_behind && count > SPILL_IN_DEBT ? SPILL_IN_DEBT : count;
 }
 
 /* Takes the capacity one step down; what is at its least spills. */
-static void spill_narrowing(struct heap *heap, unsigned class_idx, bool is_owed) {
+static void spill_narrowing(struct heap *heap, unsigned class_idx, bool is_behind) {
     struct class_state *state = &heap->classes[class_idx];
     state->width.proofs = 0;
     hak_width_narrow(heap, class_idx);
@@ -216,7 +216,7 @@ static void spill_narrowing(struct heap *heap, unsigned class_idx, bool is_owed)
     if (capacity < state->capacity_blocks) {
         shrink(heap, class_idx, capacity, capacity - 1); /* room for one */
     } else {
-        return_oldest(heap, class_idx, spill_count(heap, class_idx, is_owed));
+        return_oldest(heap, class_idx, spill_count(heap, class_idx, is_behind));
     }
 }
 
@@ -251,18 +251,18 @@ void hak_cache_make_room(struct heap *heap, unsigned class_idx) {
     }
     set_refill(state, class_idx, first_refill(state->capacity_blocks));
     HAK_COUNT(&state->counters, cache_spills, 1);
-    bool is_owed = hak_purge_is_owed();
-    unsigned count = spill_count(heap, class_idx, is_owed);
+    bool is_behind = hak_purge_is_behind();
+    unsigned count = spill_count(heap, class_idx, is_behind);
     if (has_rows) {
         hak_width_note_row(heap, class_idx, count);
     }
-    bool ends = !is_owed && has_rows && hak_width_note_spill(heap, class_idx, count);
+    bool ends = !is_behind && has_rows && hak_width_note_spill(heap, class_idx, count);
     if (ends && heap->row.is_ending) {
         narrow_next(heap);
     }
-    if (is_owed || ends) {
+    if (is_behind || ends) {
         /* Each block that stays here may pin an OS page of a slab that nobody needs. */
-        spill_narrowing(heap, class_idx, is_owed);
+        spill_narrowing(heap, class_idx, is_behind);
     } else {
         return_oldest(heap, class_idx, count);
     }

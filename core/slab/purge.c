@@ -9,6 +9,7 @@
  * memory is gone.
  */
 #include "slab/purge.h"
+#include "base/hint.h"
 #include "os/os.h"
 #include "slab/orphans.h"
 #include "slab/ragged.h"
@@ -16,6 +17,7 @@
 #include "slab/thin.h"
 
 HAK_READ_MOSTLY _Atomic bool hak_purge_debt;
+HAK_READ_MOSTLY _Atomic bool hak_purge_behind;
 
 #define RETRY_MS                 1000u
 #define TRIM_FAILURES_IN_ROW_MAX 16u
@@ -216,9 +218,12 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
 
 static unsigned step(unsigned calls_max, enum hak_giver giver) {
     struct purge purge = {.giver = giver};
-    while (purge.calls + HAK_THIN_CALLS_MAX <= calls_max && purge.given_bytes < HAK_PURGE_STEP_BYTES &&
-           purge_once(0, false, &purge)) {
+    bool may_be_more = true;
+    while (may_be_more && purge.calls + HAK_THIN_CALLS_MAX <= calls_max &&
+           purge.given_bytes < HAK_PURGE_STEP_BYTES) {
+        may_be_more = purge_once(0, false, &purge);
     }
+    hak_hint_set(&hak_purge_behind, may_be_more);
     return purge.calls;
 }
 

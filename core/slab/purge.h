@@ -14,12 +14,20 @@
 /* Written under the SuperSlab lock: units were given back since a step last found nothing to do. */
 extern _Atomic bool hak_purge_debt;
 
-/*
- * Whether an operation that frees blocks should end with a step. A debt that outlasts the step is more than
- * one operation may pay: return few blocks at a time until it is paid.
- */
+/* Written by steps: the last one ended at its bound, with more to give back. */
+extern _Atomic bool hak_purge_behind;
+
+/* Whether an operation that frees blocks should end with a step. */
 HAK_INLINE bool hak_purge_is_owed(void) {
     return hak_atomic_load_relaxed(&hak_purge_debt); /* relaxed: a hint, the step looks under the lock */
+}
+
+/*
+ * Whether the debt has outlasted a step and so is more than one operation may pay: return few blocks at a
+ * time until it is paid. Not so where another thread has just given units back and is about to look.
+ */
+HAK_INLINE bool hak_purge_is_behind(void) {
+    return hak_purge_is_owed() && hak_atomic_load_relaxed(&hak_purge_behind); /* relaxed: a hint, as above */
 }
 
 /*

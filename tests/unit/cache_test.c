@@ -12,11 +12,11 @@
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
-#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 #include "support/blocks.h"
 #include "support/classes.h"
+#include "support/debt.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -128,7 +128,7 @@ static void cache_of_few_blocks_grows_over_its_bound_on_proof(void **state) {
     unsigned count = take_until_empty(heap, CLASS_OF_32768, 9);
     free_blocks(0, 8);
     assert_int_equal(heap->classes[CLASS_OF_32768].capacity_blocks, 8);
-    hak_atomic_store_relaxed(&hak_purge_debt, true);
+    debt_outlast_a_step();
     free_blocks(8, count);
     assert_int_equal(heap->classes[CLASS_OF_32768].capacity_blocks, 4);
 }
@@ -157,6 +157,30 @@ static void a_full_cache_spills_the_oldest_half(void **state) {
         assert_ptr_equal(class_state->array[1 + i].block, blocks[capacity / 2 + i]);
     }
     free_blocks(capacity + 1, count);
+}
+
+/* How many blocks a spill leaves of a full cache of 16. */
+static unsigned left_by_a_spill(void (*debt)(void)) {
+    const unsigned c = CLASS_OF_8192, capacity = 16;
+    struct heap *heap = hak_heap_attach();
+    unsigned count = take_until_empty(heap, c, capacity + 1);
+    free_blocks(0, capacity);
+    CHECK(hak_cache_count(heap, c) == capacity);
+    debt();
+    free_blocks(capacity, capacity + 1);
+    unsigned left = hak_cache_count(heap, c) - 1;
+    CHECK(!hak_purge_is_owed()); /* nothing was */
+    free_blocks(capacity + 1, count);
+    return left;
+}
+
+/* Another thread gives units back all the time, and looks a moment later whether anything is owed for it. */
+static void a_debt_that_has_outlasted_no_step_is_no_reason_to_spill_few(void **state) {
+    (void)state;
+    assert_int_equal(left_by_a_spill(debt_note), 8);
+    assert_int_equal(left_by_a_spill(debt_note), 8);
+    assert_int_equal(left_by_a_spill(debt_outlast_a_step), 6); /* and the cache has become narrower */
+    assert_int_equal(hak_heap_attach()->classes[CLASS_OF_8192].capacity_blocks, 7);
 }
 
 static void the_block_freed_last_comes_first(void **state) {
@@ -348,6 +372,7 @@ int main(void) {
         TEST(a_cache_that_ping_pongs_doubles_up_to_its_bound),
         TEST(cache_of_few_blocks_grows_over_its_bound_on_proof),
         TEST(a_full_cache_spills_the_oldest_half),
+        TEST(a_debt_that_has_outlasted_no_step_is_no_reason_to_spill_few),
         TEST(the_block_freed_last_comes_first),
         TEST(a_refill_hands_out_rising_addresses),
         TEST(the_warm_pool_has_a_bound),

@@ -168,6 +168,27 @@ static void locked_pages_pause_their_superslab_alone(void **state) {
     clean_up();
 }
 
+/* A step ends after a MiB, and two SuperSlabs hold more. */
+static void a_step_that_ends_at_its_bound_leaves_more_to_pay(void **state) {
+    (void)state;
+    make_dirt();
+    locked_address = 0;
+    hak_purge_set_floor(0);
+    hak_superslab_note_owed();
+    assert_false(hak_purge_is_behind());
+    unsigned steps = 0;
+    do {
+        (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
+        steps++;
+        assert_true(hak_purge_is_behind() == hak_purge_is_owed());
+    } while (hak_purge_is_owed());
+    assert_in_range(steps, 3, 5);
+    hak_superslab_note_owed(); /* nothing is there */
+    assert_false(hak_purge_is_behind());
+    hak_purge_set_floor(PTRDIFF_MAX);
+    clean_up();
+}
+
 /* What is above the floor is owed, whatever a trim was asked to leave. */
 static void a_trim_that_keeps_all_pays_no_debt(void **state) {
     (void)state;
@@ -321,6 +342,7 @@ int main(void) {
         cmocka_unit_test_setup(locked_pages_do_not_keep_trim_from_the_rest, system_as_usual),
         cmocka_unit_test_setup(locked_pages_do_not_keep_steps_from_the_rest, system_as_usual),
         cmocka_unit_test_setup(locked_pages_pause_their_superslab_alone, system_as_usual),
+        cmocka_unit_test_setup(a_step_that_ends_at_its_bound_leaves_more_to_pay, system_as_usual),
         cmocka_unit_test_setup(a_trim_that_keeps_all_pays_no_debt, system_as_usual),
         cmocka_unit_test_setup(what_cannot_be_unmapped_is_purged, system_as_usual),
         cmocka_unit_test_setup(trim_ends_although_others_free, system_as_usual),

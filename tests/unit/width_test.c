@@ -14,11 +14,11 @@
 #include "heap/upkeep.h"
 #include "heap/width.h"
 #include "meta/classes.h"
-#include "slab/purge.h"
 #include "slab/retention.h"
 #include "slab/superslab_pool.h"
 #include "support/blocks.h"
 #include "support/child.h"
+#include "support/debt.h"
 #include "support/rng.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -194,7 +194,7 @@ static void memory_that_is_to_go_back_ends_it_step_by_step(void **state) {
     unsigned freed = 0;
     for (unsigned step = 1; step <= 3; step++) {
         while (freed < BLOCKS_MAX && capacity(c) == before) {
-            hak_atomic_store_relaxed(&hak_purge_debt, true); /* relaxed: one thread */
+            debt_outlast_a_step();
             hak_free(blocks[freed++]);
         }
         assert_int_equal(capacity(c), (before - 2) / 2); /* an array is of whole cache lines */
