@@ -81,8 +81,23 @@ static struct slab *lease_orphan(struct heap *heap, unsigned class_idx) {
     return hak_orphans_pop(class_idx, heap->id, produces_only(heap, class_idx));
 }
 
+/* Hints that have gone stale leave the warm pool: slabs that were retired meanwhile, or that others found. */
+static void drop_stale_hints(struct heap *heap, unsigned class_idx) {
+    struct class_state *state = &heap->classes[class_idx];
+    unsigned kept = 0;
+    for (unsigned i = 0; i < state->warm_count; i++) {
+        struct slab *hint = state->warm[i];
+        state->warm[kept] = hint;
+        kept += hak_slab_is_warm(hint, class_idx, heap->id);
+    }
+    state->warm_count = (uint8_t)kept;
+}
+
 bool hak_warm_push(struct heap *heap, struct slab *slab) {
     struct class_state *state = &heap->classes[slab->class_idx];
+    if (state->warm_count == HAK_WARM_SLABS_MAX) {
+        drop_stale_hints(heap, slab->class_idx);
+    }
     if (state->warm_count == HAK_WARM_SLABS_MAX) {
         return false;
     }

@@ -77,6 +77,11 @@ bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) 
     }
 }
 
+bool hak_slab_is_warm(const struct slab *slab, unsigned class_idx, uint32_t owner) {
+    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: a hint, the lease decides */
+    return (word & HAK_WARM_MASK) == hak_slab_word_warm(class_idx, owner);
+}
+
 bool hak_slab_lease_any(struct slab *slab) {
     uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {

@@ -118,6 +118,9 @@ void hak_slab_adopt(const struct slab *slab, uint32_t owner);
  */
 bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner);
 
+/* Whether a warm hint is good, as far as can be seen without the lease. */
+bool hak_slab_is_warm(const struct slab *slab, unsigned class_idx, uint32_t owner);
+
 /* Takes the lease of an assigned slab wherever it is, leaving its place as it is. False if leased or
  * unassigned. */
 bool hak_slab_lease_any(struct slab *slab);

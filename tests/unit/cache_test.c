@@ -270,6 +270,26 @@ static void the_warm_pool_has_a_bound(void **state) {
     assert_true(has_no_orphans(c));
 }
 
+/* More slabs than it holds, each of which is retired before the next one gets a free block. */
+static void hints_of_slabs_that_are_gone_leave_the_warm_pool(void **state) {
+    (void)state;
+    const unsigned c = CLASS_OF_4096;
+    static struct block_ref refs[WARM_SLABS * WARM_BLOCKS];
+    struct heap *heap = hak_heap_attach();
+    unsigned got = 0;
+    while (got < COUNT_OF(refs)) {
+        got += hak_supply_take(heap, c, refs + got, COUNT_OF(refs) - got);
+    }
+    hak_supply_flush(heap, c); /* the slabs fetched ahead of need */
+    size_t before = blocks_orphaned_slabs(4096);
+    assert_true(before < WARM_SLABS - HAK_WARM_SLABS_MAX);
+    for (unsigned i = 0; i < got; i++) {
+        (void)hak_blocks_return(&refs[i], 1, heap->id, hak_heap_handle_event, heap);
+        assert_true(blocks_orphaned_slabs(4096) <= before);
+    }
+    assert_true(heap->classes[c].warm_count <= HAK_WARM_SLABS_MAX);
+}
+
 /* How many slabs are fetched ahead of need while `slabs` of them are filled. */
 static unsigned prefills_of(unsigned class_idx, unsigned slabs) {
     static struct block_ref refs[WARM_SLABS * WARM_BLOCKS];
@@ -376,6 +396,7 @@ int main(void) {
         TEST(the_block_freed_last_comes_first),
         TEST(a_refill_hands_out_rising_addresses),
         TEST(the_warm_pool_has_a_bound),
+        TEST(hints_of_slabs_that_are_gone_leave_the_warm_pool),
         TEST(a_class_that_keeps_missing_fetches_slabs_ahead),
         TEST(slabs_of_a_thread_that_exited_are_adopted),
         TEST(remote_frees_of_a_full_slab_come_back_to_the_owner),
