@@ -29,7 +29,7 @@ static uint32_t share_of(uint32_t all) {
 /* How many may wait, now: beyond 32 threads the fewer the more there are. */
 static uint32_t batch_blocks(void) {
     uint32_t share = share_of(UNCOUNTED_BLOCKS);
-    if (share <= BATCH_IN_DEBT || hak_purge_is_behind()) {
+    if (share <= BATCH_IN_DEBT || hak_purge_is_owed()) {
         return BATCH_IN_DEBT;
     }
     return share < BATCH_BLOCKS ? share : BATCH_BLOCKS;
