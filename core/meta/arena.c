@@ -111,40 +111,69 @@ static void retire_chunk_locked(void) {
     }
 }
 
-void *hak_meta_map_chunk(size_t bytes) {
+/* Memory between two guard pages, that is no chunk yet; NULL when out of memory. */
+static void *map_guarded(size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
-    size_t chunk_bytes = hak_round_up(bytes, page_bytes);
-    size_t mapped_bytes = chunk_bytes + 2 * page_bytes;
+    size_t mapped_bytes = bytes + 2 * page_bytes;
     void *reserved;
     if (hak_os_reserve_aligned(mapped_bytes, page_bytes, &reserved) != 0) {
         return NULL;
     }
     char *memory = (char *)reserved + page_bytes;
-    if (hak_os_allow(memory, chunk_bytes) != 0) {
+    if (hak_os_allow(memory, bytes) != 0) {
         hak_os_drop(reserved, mapped_bytes);
         return NULL;
     }
     (void)hak_atomic_add_relaxed(&arena.mapped_bytes, mapped_bytes); /* relaxed: a statistic */
-    struct chunk *chunk = (struct chunk *)(void *)memory;
-    chunk->bytes = chunk_bytes;
-    hak_lock_acquire(&hak_meta_lock);
-    chunk->older = arena.newest;
-    arena.newest = chunk;
-    hak_lock_release(&hak_meta_lock);
-    return chunk;
+    return memory;
 }
 
-/* The next chunk to bump. Threads that race here each add one; both are used up. */
-static bool add_chunk(void) {
-    char *chunk = hak_meta_map_chunk(hak_meta_mapped_bytes() == 0 ? FIRST_CHUNK_BYTES : CHUNK_BYTES);
-    if (chunk == NULL) {
+static void unmap_guarded(void *memory, size_t bytes) {
+    size_t page_bytes = hak_os_page_bytes();
+    size_t mapped_bytes = bytes + 2 * page_bytes;
+    hak_os_drop((char *)memory - page_bytes, mapped_bytes);
+    (void)hak_atomic_add_relaxed(&arena.mapped_bytes, -mapped_bytes); /* relaxed: a statistic */
+}
+
+static void make_chunk_locked(void *memory, size_t bytes) {
+    struct chunk *chunk = memory;
+    chunk->bytes = bytes;
+    chunk->older = arena.newest;
+    arena.newest = chunk;
+}
+
+void *hak_meta_map_chunk(size_t bytes) {
+    size_t chunk_bytes = hak_round_up(bytes, hak_os_page_bytes());
+    void *memory = map_guarded(chunk_bytes);
+    if (memory != NULL) {
+        hak_lock_acquire(&hak_meta_lock);
+        make_chunk_locked(memory, chunk_bytes);
+        hak_lock_release(&hak_meta_lock);
+    }
+    return memory;
+}
+
+/* The next chunk to bump. Where another thread was first, and so many lines are to be had by now, there is
+ * none more. False when out of memory. */
+static bool add_chunk(size_t lines) {
+    size_t bytes =
+        hak_round_up(hak_meta_mapped_bytes() == 0 ? FIRST_CHUNK_BYTES : CHUNK_BYTES, hak_os_page_bytes());
+    char *memory = map_guarded(bytes);
+    if (memory == NULL) {
         return false;
     }
     hak_lock_acquire(&hak_meta_lock);
-    retire_chunk_locked();
-    arena.bump = chunk + HAK_META_CHUNK_LEAD_LINES * HAK_CACHE_LINE_BYTES;
-    arena.bump_end = chunk + ((struct chunk *)(void *)chunk)->bytes;
+    bool is_wanted = (size_t)(arena.bump_end - arena.bump) < lines * HAK_CACHE_LINE_BYTES;
+    if (is_wanted) {
+        make_chunk_locked(memory, bytes);
+        retire_chunk_locked();
+        arena.bump = memory + HAK_META_CHUNK_LEAD_LINES * HAK_CACHE_LINE_BYTES;
+        arena.bump_end = memory + bytes;
+    }
     hak_lock_release(&hak_meta_lock);
+    if (!is_wanted) {
+        unmap_guarded(memory, bytes);
+    }
     return true;
 }
 
@@ -170,7 +199,7 @@ void *hak_meta_alloc(size_t bytes) {
             }
             return memory;
         }
-        if (!add_chunk()) {
+        if (!add_chunk(lines)) {
             return NULL;
         }
     }

@@ -324,22 +324,29 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
     return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
 }
 
-/* Both then bring memory, of which nothing is lost. */
+/* Both then bring memory, of which one is enough. */
 static void two_threads_may_bring_memory_at_once(void **state) {
     (void)state;
-    enum { OF_TWO_CHUNKS = 30 };
+    enum { OF_ONE_CHUNK = 15 };
+    const size_t chunk_bytes = (size_t)1024 * 1024, guarded_bytes = chunk_bytes + 2 * hak_os_page_bytes();
     void *first = NULL;
+    size_t before_bytes = 0, before_visited_bytes = 0, visited_bytes = 0;
     is_overtaken = true;
     while (is_overtaken) {
+        before_bytes = hak_meta_mapped_bytes();
+        before_visited_bytes = 0;
+        hak_meta_visit_mapped(sum_up, &before_visited_bytes);
         first = hak_meta_alloc(HAK_META_BYTES_MAX);
         assert_non_null(first);
     }
     assert_non_null(taken_by_other);
-    size_t mapped_bytes = hak_meta_mapped_bytes();
-    for (unsigned i = 2; i < OF_TWO_CHUNKS; i++) {
+    assert_int_equal(hak_meta_mapped_bytes(), before_bytes + guarded_bytes);
+    hak_meta_visit_mapped(sum_up, &visited_bytes);
+    assert_int_equal(visited_bytes, before_visited_bytes + chunk_bytes);
+    for (unsigned i = 2; i < OF_ONE_CHUNK; i++) {
         assert_non_null(hak_meta_alloc(HAK_META_BYTES_MAX));
     }
-    assert_int_equal(hak_meta_mapped_bytes(), mapped_bytes);
+    assert_int_equal(hak_meta_mapped_bytes(), before_bytes + guarded_bytes);
     hak_meta_free(first, HAK_META_BYTES_MAX);
     hak_meta_free(taken_by_other, HAK_META_BYTES_MAX);
 }
