@@ -34,13 +34,13 @@ struct sweep {
 typedef uintptr_t ref_pair __attribute__((vector_size(2 * sizeof(uintptr_t))));
 _Static_assert(sizeof(ref_pair) == sizeof(struct block_ref), "a pair is an entry");
 
-#define MOVED_AT_ONCE 4 /* a line's */
+#define AT_ONCE 4 /* entries: a line's */
 
 HAK_NOINLINE void hak_block_refs_move(struct block_ref *to, const struct block_ref *from, unsigned count) {
     const struct block_ref *end = from + count;
     HAK_ASSERT(to <= from || to >= end);
-    for (; end - from >= MOVED_AT_ONCE; from += MOVED_AT_ONCE, to += MOVED_AT_ONCE) {
-        ref_pair pairs[MOVED_AT_ONCE];
+    for (; end - from >= AT_ONCE; from += AT_ONCE, to += AT_ONCE) {
+        ref_pair pairs[AT_ONCE];
         memcpy(pairs, from, sizeof pairs);
         memcpy(to, pairs, sizeof pairs);
     }
@@ -325,9 +325,37 @@ HAK_ALWAYS_INLINE unsigned cached_to_free(hak_header *header, bool may_be_guest)
     return 1;
 }
 
+/* Whether all of a line's entries are of blocks of one unit, and none a guest's. */
+HAK_ALWAYS_INLINE bool are_alike(const struct block_ref *refs, bool may_be_guests) {
+    uintptr_t differs = 0;
+    bool are_plain = true;
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < AT_ONCE; i++) {
+        differs |= (uintptr_t)refs[i].block ^ (uintptr_t)refs[0].block;
+        are_plain = are_plain && !(may_be_guests && hak_begins_row(refs[i].header));
+    }
+    return differs >> HAK_UNIT_SHIFT == 0 && are_plain;
+}
+
+/* Blocks that were freed as they lie are added to the tally a line of entries at a time. */
 HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *refs, unsigned count,
                                    bool may_be_guests) {
-    for (const struct block_ref *ref = refs; ref != refs + count; ref++) {
+    const struct block_ref *ref = refs, *end = refs + count;
+    while (end - ref >= AT_ONCE) {
+        if (are_alike(ref, may_be_guests)) {
+#pragma GCC unroll 4
+            for (unsigned i = 0; i < AT_ONCE; i++) {
+                (void)cached_to_free(ref[i].header, false);
+            }
+            hak_tally_add(tally, ref->block, AT_ONCE);
+            ref += AT_ONCE;
+            continue;
+        }
+        for (unsigned i = 0; i < AT_ONCE; i++, ref++) {
+            hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guests));
+        }
+    }
+    for (; ref != end; ref++) {
         hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guests));
     }
 }

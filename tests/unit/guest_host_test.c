@@ -6,6 +6,8 @@
  */
 #include "guest_kit.h"
 
+#include "heap/supply.h"
+
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
@@ -50,14 +52,20 @@ static void note_maps(void) {
     }
 }
 
-static void maps_are_as_noted(void) {
+/* Those of all slabs but of one class. */
+static void maps_are_as_noted_but(unsigned class_idx) {
     struct slab *slab;
     for (size_t i = 0; (slab = hak_slab_at(i)) != NULL; i++) {
-        for (unsigned b = 0; is_assigned(slab) && b < slab->capacity_blocks; b++) {
+        bool is_of_others = is_assigned(slab) && slab->class_idx != class_idx;
+        for (unsigned b = 0; is_of_others && b < slab->capacity_blocks; b++) {
             CHECK(header_value(&slab->map[b]) == maps_before[i][b]);
         }
-        CHECK(!is_assigned(slab) || count_of(slab) == counts_before[i]);
+        CHECK(!is_of_others || count_of(slab) == counts_before[i]);
     }
+}
+
+static void maps_are_as_noted(void) {
+    maps_are_as_noted_but(HAK_CLASS_COUNT);
 }
 
 static bool lies_on_pages_that_are_there(const struct slab *slab, unsigned block) {
@@ -158,6 +166,43 @@ static void all_rows_that_fit_are_taken_and_given_back(void **state) {
         assert_true(got >= 4);
         (void)hak_blocks_return(refs, got, hak_heap_attach()->id, hak_heap_handle_event, hak_heap_attach());
         maps_are_as_noted();
+        check_heap();
+        for (unsigned b = 0; b < left; b++) {
+            hak_free(holed[b]);
+        }
+        (void)hak_trim(0);
+    }
+}
+
+/* One call returns both, in any order: entries of a line may be of guests, of one unit, or neither. */
+static void guests_among_other_blocks_go_home_whole(void **state) {
+    (void)state;
+    static const unsigned others_of_ten[] = {2, 5, 8};
+    enum { MIXED = 1000 };
+    static struct block_ref mixed[MIXED], others[MIXED];
+    struct heap *heap = hak_heap_attach();
+    struct rng rng = rng_seeded(12);
+    for (size_t i = 0; i < COUNT_OF(others_of_ten); i++) {
+        unsigned left = leave_holes(48, &rng);
+        note_maps();
+        unsigned guests = take_all_rows(hak_class_of(192)), plain = 0, next_guest = 0, next_plain = 0;
+        assert_true(guests >= MIXED / 2);
+        while (plain < MIXED) {
+            plain += hak_supply_take(heap, hak_class_of(2048), &others[plain], MIXED - plain);
+        }
+        while (next_guest < guests && next_plain < plain) {
+            unsigned count = 0;
+            while (count < MIXED && next_guest < guests && next_plain < plain) {
+                bool is_other = rng_below(&rng, 10) < others_of_ten[i];
+                mixed[count++] = is_other ? others[next_plain++] : refs[next_guest++];
+            }
+            (void)hak_blocks_return(mixed, count, heap->id, hak_heap_handle_event, heap);
+        }
+        (void)hak_blocks_return(&refs[next_guest], guests - next_guest, heap->id, hak_heap_handle_event,
+                                heap);
+        (void)hak_blocks_return(&others[next_plain], plain - next_plain, heap->id, hak_heap_handle_event,
+                                heap);
+        maps_are_as_noted_but(hak_class_of(2048));
         check_heap();
         for (unsigned b = 0; b < left; b++) {
             hak_free(holed[b]);
@@ -377,6 +422,7 @@ int main(void) {
 #define WITH_SURVIVORS(test) cmocka_unit_test_setup_teardown(test, leave_survivors, nothing_is_left)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_rows_that_fit_are_taken_and_given_back),
+        cmocka_unit_test(guests_among_other_blocks_go_home_whole),
         WITH_SURVIVORS(no_row_is_longer_than_the_longest),
         WITH_SURVIVORS(what_was_taken_is_off_the_count_of_a_slab_that_has_to_be_listed),
         cmocka_unit_test_teardown(slabs_of_other_threads_take_none, nothing_is_left),
