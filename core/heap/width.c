@@ -218,6 +218,8 @@ void hak_width_note_returned(struct heap *heap, unsigned class_idx, unsigned blo
     if (blocks >= SAMPLE_BLOCKS_MIN) {
         width->sample_blocks = (uint16_t)blocks;
         width->sample_units = (uint16_t)units;
+    } else if (heap->classes[class_idx].capacity_blocks < 2 * SAMPLE_BLOCKS_MIN) {
+        width->sample_blocks = 0; /* no spill will be larger */
     }
 }
 

@@ -65,8 +65,9 @@ void hak_width_note_empty(struct heap *heap, unsigned class_idx);
 void hak_width_note_row(struct heap *heap, unsigned class_idx, unsigned blocks);
 
 /*
- * The same for the class, where no memory is owed. True if what the program frees in this row, or in that of
- * all classes, looks like the end of something, or keeps too much, and the cache should become narrower.
+ * The same for the class, where no debt holds spills back. True if what the program frees in this row, or in
+ * that of all classes, looks like the end of something, or keeps too much, and the cache should become
+ * narrower.
  */
 bool hak_width_note_spill(struct heap *heap, unsigned class_idx, unsigned blocks);
 

@@ -52,7 +52,7 @@ static size_t lines_of(size_t bytes) {
 
 /*
  * Of a large piece that was split, what is left may have some lines more than the size of its list; in the
- * last one any number, up to all of a chunk that another thread's replaced at once.
+ * last one any number.
  */
 static unsigned list_of(size_t lines) {
     size_t list = lines <= SMALL_LINES ? lines : SMALL_LINES + (lines - SMALL_LINES) / LARGE_STEP_LINES;
@@ -189,7 +189,7 @@ void hak_meta_clear(void *memory, size_t bytes) {
 void *hak_meta_alloc(size_t bytes) {
     size_t lines = lines_of(bytes);
     bool is_zero;
-    for (;;) {
+    for (bool is_last = false;;) {
         hak_lock_acquire(&hak_meta_lock);
         void *memory = take_locked(lines, &is_zero);
         hak_lock_release(&hak_meta_lock);
@@ -199,9 +199,10 @@ void *hak_meta_alloc(size_t bytes) {
             }
             return memory;
         }
-        if (!add_chunk(lines)) {
+        if (is_last) {
             return NULL;
         }
+        is_last = !add_chunk(lines); /* another thread may have been luckier */
     }
 }
 

@@ -223,7 +223,9 @@ static unsigned step(unsigned calls_max, enum hak_giver giver) {
            purge.given_bytes < HAK_PURGE_STEP_BYTES) {
         may_be_more = purge_once(0, false, &purge);
     }
-    hak_hint_set(&hak_purge_behind, may_be_more);
+    if (may_be_more && hak_purge_is_owed()) {
+        hak_hint_set(&hak_purge_behind, true);
+    }
     return purge.calls;
 }
 

@@ -14,7 +14,7 @@
 /* Written under the SuperSlab lock: units were given back since a step last found nothing to do. */
 extern _Atomic bool hak_purge_debt;
 
-/* Written by steps: the last one ended at its bound, with more to give back. */
+/* Since then a step has ended at its bound. Cleared with the debt. */
 extern _Atomic bool hak_purge_behind;
 
 /* Whether an operation that frees blocks should end with a step. */

@@ -329,6 +329,7 @@ unsigned hak_superslab_give_whole(struct superslab *s, uint32_t zero_units, unsi
     hak_lock_acquire(&hak_superslab_lock);
     s->emptied_ms = now_ms;
     hak_superslab_whole_to_free(s, zero_units);
+    hak_superslab_note_owed(); /* there may be no call left to pay it with now */
     hak_lock_release(&hak_superslab_lock);
     return hak_purge_step(calls_max);
 }

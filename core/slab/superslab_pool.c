@@ -354,6 +354,7 @@ void hak_superslab_note_owed(void) {
 
 void hak_superslab_note_paid(void) {
     hak_hint_set(&hak_purge_debt, false);
+    hak_hint_set(&hak_purge_behind, false);
 }
 
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {

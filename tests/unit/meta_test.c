@@ -11,6 +11,7 @@
 #include "meta/classes.h"
 #include "meta/registry.h"
 #include "support/test.h"
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -314,12 +315,18 @@ static void large_pieces_are_split_before_more_is_mapped(void **state) {
 
 /* Another thread's allocation, that comes when this one has found nothing left and is at the kernel. */
 static bool is_overtaken;
+static bool is_refused; /* what this one asks the kernel for then */
 static void *taken_by_other;
 
 void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
     if (is_overtaken) {
         is_overtaken = false;
         taken_by_other = hak_meta_alloc(HAK_META_BYTES_MAX);
+        if (is_refused) {
+            is_refused = false;
+            errno = ENOMEM;
+            return MAP_FAILED;
+        }
     }
     return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
 }
@@ -351,6 +358,16 @@ static void two_threads_may_bring_memory_at_once(void **state) {
     hak_meta_free(taken_by_other, HAK_META_BYTES_MAX);
 }
 
+static void memory_that_another_thread_brought_serves_who_got_none(void **state) {
+    (void)state;
+    is_overtaken = is_refused = true;
+    while (is_overtaken) {
+        assert_non_null(hak_meta_alloc(HAK_META_BYTES_MAX));
+    }
+    assert_false(is_refused);
+    hak_meta_free(taken_by_other, HAK_META_BYTES_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
@@ -369,6 +386,7 @@ int main(void) {
         cmocka_unit_test(what_comes_and_goes_serves_again),
         cmocka_unit_test(large_pieces_are_split_before_more_is_mapped),
         cmocka_unit_test(two_threads_may_bring_memory_at_once),
+        cmocka_unit_test(memory_that_another_thread_brought_serves_who_got_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,6 +189,25 @@ static void a_step_that_ends_at_its_bound_leaves_more_to_pay(void **state) {
     clean_up();
 }
 
+/* Given back by an operation that has made all the calls that it may. */
+static void an_empty_superslab_that_no_call_is_left_for_is_owed(void **state) {
+    (void)state;
+    uint32_t zero_units;
+    struct superslab *whole = hak_superslab_take_whole(&zero_units);
+    hak_purge_set_floor(0);
+    assert_int_equal(hak_superslab_give_whole(whole, 0, 0), 0);
+    assert_true(hak_purge_is_owed());
+    size_t before = hak_superslab_count().mapped;
+    hak_purge_pay();
+    assert_int_equal(hak_superslab_count().mapped, before - 1);
+    hak_purge_pay();
+    assert_false(hak_purge_is_owed());
+    assert_false(hak_purge_is_behind());
+    hak_superslab_note_owed(); /* as if: a new debt is behind only after a step of its own */
+    assert_false(hak_purge_is_behind());
+    hak_purge_set_floor(PTRDIFF_MAX);
+}
+
 /* What is above the floor is owed, whatever a trim was asked to leave. */
 static void a_trim_that_keeps_all_pays_no_debt(void **state) {
     (void)state;
@@ -343,6 +362,7 @@ int main(void) {
         cmocka_unit_test_setup(locked_pages_do_not_keep_steps_from_the_rest, system_as_usual),
         cmocka_unit_test_setup(locked_pages_pause_their_superslab_alone, system_as_usual),
         cmocka_unit_test_setup(a_step_that_ends_at_its_bound_leaves_more_to_pay, system_as_usual),
+        cmocka_unit_test_setup(an_empty_superslab_that_no_call_is_left_for_is_owed, system_as_usual),
         cmocka_unit_test_setup(a_trim_that_keeps_all_pays_no_debt, system_as_usual),
         cmocka_unit_test_setup(what_cannot_be_unmapped_is_purged, system_as_usual),
         cmocka_unit_test_setup(trim_ends_although_others_free, system_as_usual),
