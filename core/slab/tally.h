@@ -43,10 +43,10 @@ struct tally {
  */
 HAK_INLINE void hak_tally_begin(struct tally *tally, uint32_t owner, hak_event_handler handler,
                                 void *context) {
-    enum { AT_ONCE = 4 };
-    _Static_assert(HAK_TALLY_SLOTS % AT_ONCE == 0, "all slots");
-    for (unsigned slot = 0; slot < HAK_TALLY_SLOTS; slot += AT_ONCE) {
-        memset(&tally->samples[slot], 0, AT_ONCE * sizeof tally->samples[0]);
+    enum { CLEARED_AT_ONCE = 4 };
+    _Static_assert(HAK_TALLY_SLOTS % CLEARED_AT_ONCE == 0, "all slots");
+    for (unsigned slot = 0; slot < HAK_TALLY_SLOTS; slot += CLEARED_AT_ONCE) {
+        memset(&tally->samples[slot], 0, CLEARED_AT_ONCE * sizeof tally->samples[0]);
     }
     tally->used = 0;
     tally->owner = owner;
