@@ -89,13 +89,18 @@ static void *split_locked(size_t lines) {
     return memory;
 }
 
+/* What is left to bump. The lock is held. */
+static size_t room_locked(void) {
+    return (size_t)(arena.bump_end - arena.bump);
+}
+
 /* NULL when the free lists and the chunk are exhausted. The lock is held. Sets *is_zero for never-used
  * memory. */
 static void *take_locked(size_t lines, bool *is_zero) {
     size_t bytes = lines * HAK_CACHE_LINE_BYTES;
     *is_zero = false;
     void *memory = take_from_list(list_of(lines), lines);
-    if (memory == NULL && (size_t)(arena.bump_end - arena.bump) >= bytes) {
+    if (memory == NULL && room_locked() >= bytes) {
         *is_zero = true;
         memory = arena.bump;
         arena.bump += bytes;
@@ -105,16 +110,21 @@ static void *take_locked(size_t lines, bool *is_zero) {
 
 /* What is left of a chunk when the next one replaces it goes to the free lists. The lock is held. */
 static void retire_chunk_locked(void) {
-    size_t lines = (size_t)(arena.bump_end - arena.bump) / HAK_CACHE_LINE_BYTES;
+    size_t lines = room_locked() / HAK_CACHE_LINE_BYTES;
     if (lines != 0) {
         put_locked(arena.bump, lines);
     }
 }
 
+/* With a guard page at either end. */
+static size_t guarded_bytes(size_t bytes) {
+    return bytes + 2 * hak_os_page_bytes();
+}
+
 /* Memory between two guard pages, that is no chunk yet; NULL when out of memory. */
 static void *map_guarded(size_t bytes) {
     size_t page_bytes = hak_os_page_bytes();
-    size_t mapped_bytes = bytes + 2 * page_bytes;
+    size_t mapped_bytes = guarded_bytes(bytes);
     void *reserved;
     if (hak_os_reserve_aligned(mapped_bytes, page_bytes, &reserved) != 0) {
         return NULL;
@@ -129,9 +139,8 @@ static void *map_guarded(size_t bytes) {
 }
 
 static void unmap_guarded(void *memory, size_t bytes) {
-    size_t page_bytes = hak_os_page_bytes();
-    size_t mapped_bytes = bytes + 2 * page_bytes;
-    hak_os_drop((char *)memory - page_bytes, mapped_bytes);
+    size_t mapped_bytes = guarded_bytes(bytes);
+    hak_os_drop((char *)memory - hak_os_page_bytes(), mapped_bytes);
     (void)hak_atomic_add_relaxed(&arena.mapped_bytes, -mapped_bytes); /* relaxed: a statistic */
 }
 
@@ -163,7 +172,7 @@ static bool add_chunk(size_t lines) {
         return false;
     }
     hak_lock_acquire(&hak_meta_lock);
-    bool is_wanted = (size_t)(arena.bump_end - arena.bump) < lines * HAK_CACHE_LINE_BYTES;
+    bool is_wanted = room_locked() < lines * HAK_CACHE_LINE_BYTES;
     if (is_wanted) {
         make_chunk_locked(memory, bytes);
         retire_chunk_locked();

@@ -341,22 +341,19 @@ HAK_ALWAYS_INLINE bool are_alike(const struct block_ref *refs, bool may_be_guest
 HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *refs, unsigned count,
                                    bool may_be_guests) {
     const struct block_ref *ref = refs, *end = refs + count;
-    while (end - ref >= AT_ONCE) {
-        if (are_alike(ref, may_be_guests)) {
+    while (ref != end) {
+        const struct block_ref *line_end = end - ref < AT_ONCE ? end : ref + AT_ONCE;
+        if (line_end - ref == AT_ONCE && are_alike(ref, may_be_guests)) {
 #pragma GCC unroll 4
             for (unsigned i = 0; i < AT_ONCE; i++) {
                 (void)cached_to_free(ref[i].header, false);
             }
             hak_tally_add(tally, ref->block, AT_ONCE);
-            ref += AT_ONCE;
-            continue;
+            ref = line_end;
         }
-        for (unsigned i = 0; i < AT_ONCE; i++, ref++) {
+        for (; ref != line_end; ref++) {
             hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guests));
         }
-    }
-    for (; ref != end; ref++) {
-        hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guests));
     }
 }
 

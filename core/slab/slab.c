@@ -64,7 +64,7 @@ void hak_slab_adopt(const struct slab *slab, uint32_t owner) {
 bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) {
     uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: the swap decides */
     for (;;) {
-        if ((word & HAK_WARM_MASK) != hak_slab_word_warm(class_idx, owner)) {
+        if (!hak_slab_word_is_warm(word, class_idx, owner)) {
             return false;
         }
         /* The hint is used up either way: a holder that finds NOWHERE at its release lists the slab anew. */
@@ -78,8 +78,8 @@ bool hak_slab_lease_warm(struct slab *slab, unsigned class_idx, uint32_t owner) 
 }
 
 bool hak_slab_is_warm(const struct slab *slab, unsigned class_idx, uint32_t owner) {
-    uint64_t word = hak_atomic_load_relaxed(&slab->word); /* relaxed: a hint, the lease decides */
-    return (word & HAK_WARM_MASK) == hak_slab_word_warm(class_idx, owner);
+    /* relaxed: a hint, the lease decides */
+    return hak_slab_word_is_warm(hak_atomic_load_relaxed(&slab->word), class_idx, owner);
 }
 
 bool hak_slab_lease_any(struct slab *slab) {

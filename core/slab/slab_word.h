@@ -84,6 +84,11 @@ HAK_INLINE uint64_t hak_slab_word_warm(unsigned class_idx, uint32_t owner) {
            ((uint64_t)HAK_PLACE_WARM << HAK_PLACE_SHIFT);
 }
 
+/* Whether it says so, be it leased or not. */
+HAK_INLINE bool hak_slab_word_is_warm(uint64_t word, unsigned class_idx, uint32_t owner) {
+    return (word & HAK_WARM_MASK) == hak_slab_word_warm(class_idx, owner);
+}
+
 /* The word of a slab just set up: all blocks free, leased by the thread that does so. */
 HAK_INLINE uint64_t hak_slab_word_initial(unsigned class_idx, uint32_t owner, unsigned capacity_blocks) {
     return ((uint64_t)owner << HAK_OWNER_SHIFT) | ((uint64_t)class_idx << HAK_CLASS_SHIFT) | HAK_ASSIGNED |

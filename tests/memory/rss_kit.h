@@ -62,12 +62,7 @@ static inline void *map_own(size_t bytes) {
 
 static inline void shuffle(void **blocks, size_t count, uint64_t seed) {
     struct rng rng = rng_seeded(seed);
-    for (size_t i = count; i > 1; i--) {
-        size_t other = rng_below(&rng, i);
-        void *block = blocks[i - 1];
-        blocks[i - 1] = blocks[other];
-        blocks[other] = block;
-    }
+    rng_shuffle(&rng, blocks, count);
 }
 
 /* Allocates `count` blocks and writes to every byte of them. */

@@ -5,6 +5,7 @@
 #define HAK_TESTS_SUPPORT_BLOCKS_H
 
 #include "hakmem.h"
+#include "heap/supply.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
 #include "support/test.h"
@@ -22,6 +23,17 @@ static inline void blocks_take(void **blocks, size_t count, size_t bytes) {
 static inline void blocks_free(void *const *blocks, size_t count) {
     for (size_t i = 0; i < count; i++) {
         hak_free(blocks[i]);
+    }
+}
+
+/* Takes entries straight from slabs, past the cache. */
+static inline void blocks_take_refs(struct heap *heap, unsigned class_idx, struct block_ref *refs,
+                                    unsigned count) {
+    for (unsigned got = 0; got < count;) {
+        unsigned taken = hak_supply_take(heap, class_idx, refs + got, count - got);
+        CHECK(taken != 0);
+        got += taken;
+        CHECK(heap->classes[class_idx].warm_count <= HAK_WARM_SLABS_MAX);
     }
 }
 

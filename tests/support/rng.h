@@ -29,6 +29,16 @@ static inline size_t rng_below(struct rng *rng, size_t bound) {
     return (size_t)(((__uint128_t)rng_next(rng) * bound) >> 64);
 }
 
+/* Puts the items into any order (Fisher and Yates). */
+static inline void rng_shuffle(struct rng *rng, void **items, size_t count) {
+    for (size_t left = count; left > 1; left--) {
+        size_t other = rng_below(rng, left);
+        void *item = items[left - 1];
+        items[left - 1] = items[other];
+        items[other] = item;
+    }
+}
+
 /* A number from low to high, all powers of two in between equally likely: the shape of real request sizes. */
 static inline size_t rng_log_between(struct rng *rng, size_t low, size_t high) {
     unsigned low_bits = 63u - (unsigned)__builtin_clzll(low | 1);

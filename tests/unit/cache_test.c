@@ -12,6 +12,7 @@
 #include "heap/unified_cache.h"
 #include "meta/classes.h"
 #include "slab/orphans.h"
+#include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 #include "support/blocks.h"
@@ -246,15 +247,10 @@ static void the_warm_pool_has_a_bound(void **state) {
     static struct block_ref refs[WARM_SLABS * WARM_BLOCKS], kept[WARM_SLABS];
     struct heap *heap = hak_heap_attach();
     struct class_state *class_state = &heap->classes[c];
-    unsigned got = 0, kept_count = 0;
-    while (got < COUNT_OF(refs)) {
-        unsigned taken = hak_supply_take(heap, c, refs + got, COUNT_OF(refs) - got);
-        assert_int_not_equal(taken, 0);
-        got += taken;
-        assert_true(class_state->warm_count <= HAK_WARM_SLABS_MAX);
-    }
+    unsigned kept_count = 0;
+    blocks_take_refs(heap, c, refs, COUNT_OF(refs));
     hak_supply_flush(heap, c); /* the slabs fetched ahead of need */
-    for (unsigned i = 0; i < got; i++) {
+    for (unsigned i = 0; i < COUNT_OF(refs); i++) {
         if ((uintptr_t)refs[i].block == hak_slab_of_block(refs[i].block)->base) {
             assert_true(kept_count < WARM_SLABS);
             kept[kept_count++] = refs[i];
@@ -276,14 +272,11 @@ static void hints_of_slabs_that_are_gone_leave_the_warm_pool(void **state) {
     const unsigned c = CLASS_OF_4096;
     static struct block_ref refs[WARM_SLABS * WARM_BLOCKS];
     struct heap *heap = hak_heap_attach();
-    unsigned got = 0;
-    while (got < COUNT_OF(refs)) {
-        got += hak_supply_take(heap, c, refs + got, COUNT_OF(refs) - got);
-    }
+    blocks_take_refs(heap, c, refs, COUNT_OF(refs));
     hak_supply_flush(heap, c); /* the slabs fetched ahead of need */
     size_t before = blocks_orphaned_slabs(4096);
     assert_true(before < WARM_SLABS - HAK_WARM_SLABS_MAX);
-    for (unsigned i = 0; i < got; i++) {
+    for (unsigned i = 0; i < COUNT_OF(refs); i++) {
         (void)hak_blocks_return(&refs[i], 1, heap->id, hak_heap_handle_event, heap);
         assert_true(blocks_orphaned_slabs(4096) <= before);
     }
@@ -296,16 +289,11 @@ static unsigned prefills_of(unsigned class_idx, unsigned slabs) {
     struct heap *heap = hak_heap_attach();
     struct front_counts before, after;
     unsigned want = slabs * hak_class_capacity(class_idx);
-    unsigned got = 0;
     CHECK(want <= COUNT_OF(refs));
     hak_heap_sum_counters(class_idx, &before);
-    while (got < want) {
-        unsigned taken = hak_supply_take(heap, class_idx, refs + got, want - got);
-        CHECK(taken != 0);
-        got += taken;
-    }
+    blocks_take_refs(heap, class_idx, refs, want);
     hak_heap_sum_counters(class_idx, &after);
-    (void)hak_blocks_return(refs, got, heap->id, hak_heap_handle_event, heap);
+    (void)hak_blocks_return(refs, want, heap->id, hak_heap_handle_event, heap);
     return (unsigned)(after.warm_prefills - before.warm_prefills);
 }
 

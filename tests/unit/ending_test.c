@@ -62,12 +62,7 @@ static void give(unsigned count) {
 /* The blocks [first, end) are given in an order that has nothing to do with where they lie. */
 static void shuffle(unsigned first, unsigned end) {
     struct rng rng = rng_seeded(end);
-    for (unsigned left = end - first; left > 1; left--) {
-        size_t one = first + rng_below(&rng, left), other = first + left - 1;
-        void *block = blocks[one];
-        blocks[one] = blocks[other];
-        blocks[other] = block;
-    }
+    rng_shuffle(&rng, &blocks[first], end - first);
 }
 
 /* Whether halving would make it less than the least. */
@@ -342,7 +337,7 @@ static size_t kept(void) {
 
 /* Ends once for good, of this class and of all, so that further ends come too soon to narrow. Nothing is kept
  * then. */
-static void end_once_with(unsigned class_idx, unsigned capacities) {
+static void end_once(unsigned class_idx, unsigned capacities) {
     const unsigned blocks_of_end = capacities * plain_capacity(class_idx);
     (void)malloc_trim(0);
     clock_ms += AGAIN_MS;
@@ -350,14 +345,10 @@ static void end_once_with(unsigned class_idx, unsigned capacities) {
     give(blocks_of_end);
 }
 
-static void end_once(unsigned class_idx) {
-    end_once_with(class_idx, 12);
-}
-
 static void what_stays_is_counted_until_it_is_used(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_768, plain = plain_capacity(c);
-    end_once(c);
+    end_once(c, 12);
     assert_int_equal(kept(), 0); /* narrowed */
     take(c, 10 * plain);
     shuffle(0, 10 * plain);
@@ -378,7 +369,7 @@ static void what_stays_is_counted_until_it_is_used(void **state) {
 static void what_was_freed_is_all_that_can_be_kept(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_256, plain = plain_capacity(c);
-    end_once(c);
+    end_once(c, 12);
     take(c, 5 * plain);
     give(5 * plain);
     assert_in_range(kept(), 2 * plain * 256, 10 * plain * 256); /* of plain * 4096; seen at each doubling */
@@ -388,7 +379,7 @@ static void what_was_freed_is_all_that_can_be_kept(void **state) {
 static void what_lies_together_keeps_its_units_alone(void **state) {
     (void)state;
     const unsigned c = hak_class_of(160), plain = plain_capacity(c);
-    end_once_with(c, 10);
+    end_once(c, 10);
     take(c, 10 * plain);
     give(10 * plain);
     assert_true(capacity(c) >= plain);
@@ -405,7 +396,7 @@ static void what_comes_to_lie_farther_apart_is_seen(void **state) {
     (void)state;
     const unsigned c = hak_class_of(128), plain = plain_capacity(c), half = plain / 2;
     assert_int_equal(plain, 1024);
-    end_once_with(c, 6);
+    end_once(c, 6);
     take(c, 6 * plain);
     shuffle(5 * half, 12 * half);
     give(plain + 3 * half + 1); /* the fourth half is spilled: a look, and none before the eighth */
@@ -421,7 +412,7 @@ static void what_comes_to_lie_farther_apart_is_seen(void **state) {
 static void what_all_threads_may_not_keep_is_narrowed_at_once(void **state) {
     (void)state;
     const unsigned c = CLASS_OF_320, plain = plain_capacity(c);
-    end_once(c);
+    end_once(c, 12);
     size_t left_bytes = hak_retention_raise_max(HAK_RETAINER_CACHES) - kept();
     size_t others_bytes = left_bytes - (size_t)6 * plain * 320;
     hak_retention_note_wider((ptrdiff_t)others_bytes);

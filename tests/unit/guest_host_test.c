@@ -6,12 +6,11 @@
  */
 #include "guest_kit.h"
 
-#include "heap/supply.h"
-
 #include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
+#include "support/blocks.h"
 
 #define SLABS_MAX  2048u
 #define WANT       40000u /* more than one search finds */
@@ -185,22 +184,20 @@ static void guests_among_other_blocks_go_home_whole(void **state) {
     for (size_t i = 0; i < COUNT_OF(others_of_ten); i++) {
         unsigned left = leave_holes(48, &rng);
         note_maps();
-        unsigned guests = take_all_rows(hak_class_of(192)), plain = 0, next_guest = 0, next_plain = 0;
+        unsigned guests = take_all_rows(hak_class_of(192)), next_guest = 0, next_other = 0;
         assert_true(guests >= MIXED / 2);
-        while (plain < MIXED) {
-            plain += hak_supply_take(heap, hak_class_of(2048), &others[plain], MIXED - plain);
-        }
-        while (next_guest < guests && next_plain < plain) {
+        blocks_take_refs(heap, hak_class_of(2048), others, MIXED);
+        while (next_guest < guests && next_other < MIXED) {
             unsigned count = 0;
-            while (count < MIXED && next_guest < guests && next_plain < plain) {
+            while (count < MIXED && next_guest < guests && next_other < MIXED) {
                 bool is_other = rng_below(&rng, 10) < others_of_ten[i];
-                mixed[count++] = is_other ? others[next_plain++] : refs[next_guest++];
+                mixed[count++] = is_other ? others[next_other++] : refs[next_guest++];
             }
             (void)hak_blocks_return(mixed, count, heap->id, hak_heap_handle_event, heap);
         }
         (void)hak_blocks_return(&refs[next_guest], guests - next_guest, heap->id, hak_heap_handle_event,
                                 heap);
-        (void)hak_blocks_return(&others[next_plain], plain - next_plain, heap->id, hak_heap_handle_event,
+        (void)hak_blocks_return(&others[next_other], MIXED - next_other, heap->id, hak_heap_handle_event,
                                 heap);
         maps_are_as_noted_but(hak_class_of(2048));
         check_heap();

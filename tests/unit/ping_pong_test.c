@@ -83,15 +83,6 @@ static size_t excess_bytes(void) {
 static void *blocks[BULK_BLOCKS];
 static pthread_barrier_t handed_over;
 
-static void shuffle(struct rng *rng, unsigned count) {
-    for (unsigned i = count - 1; i != 0; i--) {
-        unsigned other = rng_below(rng, i + 1);
-        void *block = blocks[i];
-        blocks[i] = blocks[other];
-        blocks[other] = block;
-    }
-}
-
 /* Runs of pages, too: freed in random order they go back one by one as long as no floor has risen, in order
  * as SuperSlabs. */
 static void runs_that_come_and_go_stay(bool is_in_order) {
@@ -109,7 +100,7 @@ static void runs_that_come_and_go_stay(bool is_in_order) {
             CHECK(blocks[i] != NULL);
         }
         if (!is_in_order) {
-            shuffle(&rng, RUNS);
+            rng_shuffle(&rng, blocks, RUNS);
         }
         for (unsigned i = 0; i < RUNS; i++) {
             hak_free(blocks[i]);
@@ -226,7 +217,7 @@ static size_t kept_of_swings(unsigned rounds) {
             CHECK(blocks[i] != NULL);
             memset(blocks[i], 1, bytes);
         }
-        shuffle(&rng, SWING_BLOCKS);
+        rng_shuffle(&rng, blocks, SWING_BLOCKS);
         for (unsigned i = 0; i < SWING_BLOCKS; i++) {
             hak_free(blocks[i]);
         }
@@ -261,7 +252,7 @@ static void what_is_freed_in_bulk_goes_back_a_little_in_each_call(void **state) 
         blocks[i] = hak_malloc(BULK_BYTES);
         assert_non_null(blocks[i]);
     }
-    shuffle(&rng, BULK_BLOCKS);
+    rng_shuffle(&rng, blocks, BULK_BLOCKS);
     for (unsigned i = 0; i < BULK_BLOCKS; i++) {
         atomic_store(&purge_calls, 0);
         atomic_store(&split_calls, 0);
@@ -291,7 +282,7 @@ static void refills_pay_what_frees_left(void **state) {
         blocks[i] = hak_malloc(BULK_BYTES);
         assert_non_null(blocks[i]);
     }
-    shuffle(&rng, BULK_BLOCKS / 2);
+    rng_shuffle(&rng, blocks, BULK_BLOCKS / 2);
     while (freed < BULK_BLOCKS / 2 && !hak_purge_is_owed()) {
         hak_free(blocks[freed++]);
     }

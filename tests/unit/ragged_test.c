@@ -7,7 +7,6 @@
  */
 #include "sparse_kit.h"
 
-#include "base/hint.h"
 #include "heap/heap.h"
 #include "meta/classes.h"
 #include "os/os.h"
@@ -17,6 +16,7 @@
 #include "slab/superslab_pool.h"
 #include "support/child.h"
 #include "support/clock.h"
+#include "support/debt.h"
 #include "support/target.h"
 
 #include <pthread.h>
@@ -270,7 +270,7 @@ static void a_debt_that_is_none_keeps_nobody_from_a_turn(void **state) {
     (void)most_calls_of_hot_pairs(HOT_PAIRS);
     for (unsigned i = 0; i < 10; i++) {
         clock_ms += HAK_RAGGED_TURN_MS;
-        hak_hint_set(&hak_purge_debt, true);
+        debt_note();
         hak_tls.until_slow = 0;
         assert_in_range(most_calls_of_hot_pairs(1), 1, HAK_PURGE_STEP_CALLS);
     }

@@ -14,6 +14,7 @@
 #include "heap/upkeep.h"
 #include "heap/width.h"
 #include "meta/classes.h"
+#include "slab/purge.h"
 #include "slab/retention.h"
 #include "slab/superslab_pool.h"
 #include "support/blocks.h"
