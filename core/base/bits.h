@@ -44,15 +44,28 @@ HAK_INLINE unsigned hak_ctz64(uint64_t x) {
  * Sums of neighbouring bits, pairs and nibbles, then of all bytes (H. Warren, "Hacker's Delight", 5-1):
  * x86-64 as such has no instruction for it, and the compiler would call a function.
  */
-HAK_INLINE unsigned hak_popcount64(uint64_t x) {
+HAK_INLINE uint64_t hak_byte_popcounts(uint64_t x) {
     x -= x >> 1 & UINT64_C(0x5555555555555555);
     x = (x & UINT64_C(0x3333333333333333)) + (x >> 2 & UINT64_C(0x3333333333333333));
-    x = (x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
-    return (unsigned)(x * UINT64_C(0x0101010101010101) >> 56);
+    return (x + (x >> 4)) & UINT64_C(0x0F0F0F0F0F0F0F0F);
+}
+
+HAK_INLINE unsigned hak_popcount64(uint64_t x) {
+    return (unsigned)(hak_byte_popcounts(x) * UINT64_C(0x0101010101010101) >> 56);
 }
 
 HAK_INLINE unsigned hak_popcount32(uint32_t x) {
     return hak_popcount64(x);
+}
+
+/* Of two words at once: bits of the first, those of the other in *second. The sums of a word's four bytes come
+ * to its lowest one, whatever the other word's add to the rest. */
+HAK_INLINE unsigned hak_popcount32_of_two(uint32_t x, uint32_t y, unsigned *second) {
+    uint64_t sums = hak_byte_popcounts((uint64_t)y << 32 | x);
+    sums += sums >> 8;
+    sums += sums >> 16;
+    *second = (unsigned)(sums >> 32) & UINT8_MAX;
+    return (unsigned)sums & UINT8_MAX;
 }
 
 /* Floor of the base-two logarithm; x is not 0. */

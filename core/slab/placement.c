@@ -75,7 +75,7 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
 /* Whether units of the one are to be handed out before those of the other. */
 static bool comes_before(const struct superslab *s, const struct superslab *other) {
     return s->tier != other->tier ? s->tier < other->tier
-                                  : hak_popcount32(s->free_units) < hak_popcount32(other->free_units);
+                                  : s->free_count < other->free_count;
 }
 
 /*
@@ -87,16 +87,23 @@ static bool comes_before(const struct superslab *s, const struct superslab *othe
 static struct superslab *choose_kept(unsigned units, unsigned class_idx, unsigned *unit_idx) {
     const struct superslab_pool *pool = &hak_superslab_pool;
     struct superslab *found = NULL;
+    uint32_t found_starts = 0;
     if (pool->retention.raised_bytes == 0 || pool->dirty_units < units || hak_options.randomize) {
         return NULL;
     }
     struct superslab *s = pool->dirty.newest;
     for (unsigned looked = 0; s != NULL && looked < KEPT_LOOKS_MAX; looked++, s = s->dirty_prev) {
-        uint32_t starts = hak_runs_of(hak_superslab_dirty(s), units);
-        if (starts != 0 && (found == NULL || comes_before(s, found))) {
-            found = s;
-            *unit_idx = choose_start(s, starts, class_idx);
+        if (s->dirty_count < units || (found != NULL && !comes_before(s, found))) {
+            continue;
         }
+        uint32_t starts = hak_runs_of(hak_superslab_dirty(s), units);
+        if (starts != 0) {
+            found = s;
+            found_starts = starts;
+        }
+    }
+    if (found != NULL) {
+        *unit_idx = choose_start(found, found_starts, class_idx);
     }
     return found;
 }

@@ -34,8 +34,7 @@ struct purge {
 
 /* Unmaps an empty SuperSlab that has been taken out of the LRU. False when it failed. */
 static bool unmap_detached(struct superslab *s, struct purge *purge) {
-    uint32_t dirty = hak_superslab_dirty(s);
-    size_t bytes = hak_superslab_bytes_in(hak_popcount32(dirty), hak_popcount32(dirty & s->light_units));
+    size_t bytes = hak_superslab_bytes_in(s->dirty_count, s->light_count);
     int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
     uint64_t now_ms = hak_os_now_ms();
     hak_lock_acquire(&hak_superslab_lock);

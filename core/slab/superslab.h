@@ -45,6 +45,9 @@ struct superslab {
     uint32_t filled_units; /* under lock: mask, slabs' from when it was a huge page: all have memory */
     uint32_t thin_slabs;   /* under lock: mask, first units of thin slabs (thin.h) */
     uint32_t ragged_slabs; /* under lock: mask, first units of those that wait (ragged.h) */
+    uint8_t free_count;    /* under lock: units in free_units, as the pool's sums have them, */
+    uint8_t dirty_count;   /* of those, dirty, */
+    uint8_t light_count;   /* and of the dirty ones, light */
     enum hak_tier tier;    /* under lock */
     bool is_in_dirty_list; /* under lock: in one of two, */
     bool is_paused;        /* under lock: that of those that are not to be purged now */

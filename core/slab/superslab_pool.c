@@ -29,12 +29,8 @@ static size_t lowest_floor_bytes(void) {
     return retention->is_set ? retention->set_bytes : hak_retention_base_bytes();
 }
 
-static unsigned used_units(const struct superslab *s) {
-    return HAK_UNITS_PER_SUPERSLAB - hak_popcount32(s->free_units);
-}
-
 static struct superslab **bucket_of(const struct superslab *s) {
-    return &hak_superslab_pool.buckets[s->tier][hak_popcount32(s->free_units)];
+    return &hak_superslab_pool.buckets[s->tier][s->free_count];
 }
 
 static void bucket_link(struct superslab *s) {
@@ -74,13 +70,26 @@ static void lru_unlink(struct superslab *s) {
     pool->empty_count--;
 }
 
+/* After its masks changed, while it is in no list. */
+static void recount(struct superslab *s) {
+    uint32_t light_units = hak_superslab_dirty(s) & s->light_units;
+    unsigned zero_count;
+    s->free_count = (uint8_t)hak_popcount32_of_two(s->free_units, s->zero_units, &zero_count);
+    s->dirty_count = (uint8_t)(s->free_count - zero_count); /* zero units are free */
+    s->light_count = (uint8_t)(light_units != 0 ? hak_popcount32(light_units) : 0);
+}
+
+static unsigned huge_zero_units(const struct superslab *s) {
+    return s->is_huge ? (unsigned)(s->free_count - s->dirty_count) : 0;
+}
+
 /* Takes the SuperSlab out of every list and count that its masks and tier decide. */
 static void detach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    pool->free_units -= hak_popcount32(s->free_units);
-    pool->dirty_units -= hak_popcount32(hak_superslab_dirty(s));
-    pool->light_units -= hak_popcount32(hak_superslab_dirty(s) & s->light_units);
-    pool->huge_zero_units -= s->is_huge ? hak_popcount32(s->zero_units) : 0;
+    pool->free_units -= s->free_count;
+    pool->dirty_units -= s->dirty_count;
+    pool->light_units -= s->light_count;
+    pool->huge_zero_units -= huge_zero_units(s);
     if (s->tier == HAK_TIER_FREE) {
         lru_unlink(s);
     } else {
@@ -122,13 +131,13 @@ static void note_sums(void) {
     hak_hint_set(&pool->has_empty, pool->empty_count != 0);
 }
 
-/* The counterpart of detach(), after masks, tier or the counts of SuperSlabs changed. */
+/* The counterpart of detach(), after masks (recount() then), tier or the counts of SuperSlabs changed. */
 static void attach(struct superslab *s) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    pool->free_units += hak_popcount32(s->free_units);
-    pool->dirty_units += hak_popcount32(hak_superslab_dirty(s));
-    pool->light_units += hak_popcount32(hak_superslab_dirty(s) & s->light_units);
-    pool->huge_zero_units += s->is_huge ? hak_popcount32(s->zero_units) : 0;
+    pool->free_units += s->free_count;
+    pool->dirty_units += s->dirty_count;
+    pool->light_units += s->light_count;
+    pool->huge_zero_units += huge_zero_units(s);
     if (s->tier == HAK_TIER_FREE) {
         lru_link(s);
     } else {
@@ -139,7 +148,7 @@ static void attach(struct superslab *s) {
 }
 
 static enum hak_tier tier_for(const struct superslab *s) {
-    unsigned used = used_units(s);
+    unsigned used = HAK_UNITS_PER_SUPERSLAB - s->free_count;
     if (used == 0) {
         /* The last one stays: a small program that frees all it has would map and unmap it over and over. */
         bool is_last = hak_superslab_pool.mapped_count - hak_superslab_pool.whole_count == 1;
@@ -172,6 +181,7 @@ void hak_superslab_change(struct superslab *s, struct hak_unit_change change) {
     s->purging_units = (s->purging_units | change.purge_begun) & ~ended;
     s->filled_units &= ~s->free_units;
     set_long_units(s, (s->long_units & ~s->free_units) | (change.is_long ? change.taken : 0));
+    recount(s);
     /* A SuperSlab that is being filled stays HOT from its first unit on; only giving back makes one drain. */
     s->tier = was_growing && s->tier != HAK_TIER_DRAINING ? HAK_TIER_HOT : tier_for(s);
     attach(s);
@@ -261,6 +271,7 @@ static bool count_all(struct superslab *s, bool *is_clean) {
     hak_superslab_pool.thin_bytes += touched_by_thin_bytes(s) - before_bytes;
     if (is_attached) {
         s->zero_units = s->light_units = 0;
+        recount(s);
         attach(s);
     }
     return true;
@@ -286,6 +297,7 @@ void hak_superslab_none_to_hot(struct superslab *s, uintptr_t base) {
     s->filled_units = 0;
     s->tier = HAK_TIER_HOT;
     hak_superslab_pool.mapped_count++;
+    recount(s);
     attach(s);
 }
 
@@ -308,6 +320,7 @@ void hak_superslab_whole_to_free(struct superslab *s, uint32_t zero_units) {
     s->zero_units = zero_units;
     s->tier = HAK_TIER_FREE;
     hak_superslab_pool.whole_count--;
+    recount(s);
     attach(s);
 }
 
