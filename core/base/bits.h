@@ -58,8 +58,8 @@ HAK_INLINE unsigned hak_popcount32(uint32_t x) {
     return hak_popcount64(x);
 }
 
-/* Of two words at once: bits of the first, those of the other in *second. The sums of a word's four bytes come
- * to its lowest one, whatever the other word's add to the rest. */
+/* Of two words at once: bits of the first, those of the other in *second. The sums of a word's four bytes
+ * come to its lowest one, whatever the other word's add to the rest. */
 HAK_INLINE unsigned hak_popcount32_of_two(uint32_t x, uint32_t y, unsigned *second) {
     uint64_t sums = hak_byte_popcounts((uint64_t)y << 32 | x);
     sums += sums >> 8;

@@ -23,6 +23,8 @@ _Static_assert(sizeof(struct hak_map_prefix) + HAK_SLAB_BLOCKS_MAX + SLACK_BYTES
                    HAK_MAP_LINES_MAX * HAK_CACHE_LINE_BYTES,
                "the longest map is not longer");
 
+#define SHORT_LINES 2u /* of a unit at most a 512th */
+
 #define FIRST_BYTES  HAK_META_BYTES_MAX
 #define SECOND_BYTES ((size_t)256 * 1024)
 #define CHUNK_BYTES  ((size_t)1024 * 1024)
@@ -189,6 +191,19 @@ static bool grow(void) {
     room_link(c);
     hak_lock_release(&hak_meta_lock);
     return true;
+}
+
+bool hak_map_is_as_long(unsigned headers, unsigned others) {
+    return lines_of(headers) == lines_of(others);
+}
+
+bool hak_map_is_short(unsigned headers) {
+    return lines_of(headers) <= SHORT_LINES;
+}
+
+void hak_map_clear(_Atomic uint8_t *map, unsigned headers) {
+    size_t bytes = (size_t)lines_of(headers) * HAK_CACHE_LINE_BYTES - sizeof(struct hak_map_prefix);
+    hak_meta_clear((void *)map, bytes);
 }
 
 _Atomic uint8_t *hak_map_alloc(unsigned headers, void *owner) {

@@ -30,6 +30,15 @@ _Atomic uint8_t *hak_map_alloc(unsigned headers, void *owner);
 /* Takes back what hak_map_alloc(headers, ...) returned. */
 void hak_map_free(_Atomic uint8_t *map, unsigned headers);
 
+/* Whether maps of that many headers are of the same number of lines. */
+bool hak_map_is_as_long(unsigned headers, unsigned others);
+
+/* Whether one is so short that it may stay with what it was for. */
+bool hak_map_is_short(unsigned headers);
+
+/* All of a map in use NEVER again. */
+void hak_map_clear(_Atomic uint8_t *map, unsigned headers);
+
 /* The owner of a map that is in use. */
 HAK_INLINE void *hak_map_owner(const _Atomic uint8_t *map) {
     const struct hak_map_prefix *prefix = (const struct hak_map_prefix *)(const void *)map - 1;

@@ -74,8 +74,7 @@ static struct superslab *choose_in_tier(enum hak_tier tier, unsigned units, unsi
 
 /* Whether units of the one are to be handed out before those of the other. */
 static bool comes_before(const struct superslab *s, const struct superslab *other) {
-    return s->tier != other->tier ? s->tier < other->tier
-                                  : s->free_count < other->free_count;
+    return s->tier != other->tier ? s->tier < other->tier : s->free_count < other->free_count;
 }
 
 /*

@@ -32,11 +32,19 @@ struct purge {
     unsigned calls;
 };
 
+/* Header maps that stayed with units whose memory has gone. */
+static void drop_maps(struct superslab *s, uint32_t units) {
+    for (uint32_t left = units; left != 0; left &= left - 1) {
+        hak_slab_drop_map(&s->slabs[hak_ctz32(left)]);
+    }
+}
+
 /* Unmaps an empty SuperSlab that has been taken out of the LRU. False when it failed. */
 static bool unmap_detached(struct superslab *s, struct purge *purge) {
     size_t bytes = hak_superslab_bytes_in(s->dirty_count, s->light_count);
     int error = hak_os_unmap((void *)s->base, HAK_SUPERSLAB_BYTES);
     uint64_t now_ms = hak_os_now_ms();
+    drop_maps(s, error == 0 ? s->free_units : 0);
     hak_lock_acquire(&hak_superslab_lock);
     if (error == 0) {
         hak_superslab_push_spare(s);
@@ -58,6 +66,7 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
     purge->calls += hak_superslab_split(s);
     int error = hak_os_purge((void *)(s->base + hak_ctz32(run) * HAK_UNIT_BYTES), run_bytes);
     uint64_t now_ms = hak_os_now_ms();
+    drop_maps(s, error == 0 ? run : 0);
     hak_lock_acquire(&hak_superslab_lock);
     size_t bytes = hak_superslab_bytes_in(hak_popcount32(run), hak_popcount32(run & s->light_units));
     if (error == 0) {
@@ -196,6 +205,9 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
                             .excess_bytes = is_above ? dirty_bytes - keep_bytes : 0};
     if (!hak_retention_is_due(&pool->retention.over_since_ms, over, purge->giver, now_ms) && !is_trim) {
         hak_superslab_note_paid(); /* or not yet */
+        if (!over.is_over) {
+            hak_superslab_settle(keep_bytes);
+        }
         hak_lock_release(&hak_superslab_lock);
         return false;
     }
@@ -306,6 +318,7 @@ size_t hak_superslab_trim(size_t keep_bytes) {
 void hak_purge_age(void) {
     hak_lock_acquire(&hak_superslab_lock);
     (void)hak_superslab_floor_bytes(hak_os_now_ms()); /* which lets it fall */
+    hak_superslab_unsettle();
     hak_superslab_note_owed();
     hak_lock_release(&hak_superslab_lock);
 }
@@ -323,5 +336,6 @@ bool hak_purge_lru_is_over(void) {
 void hak_purge_set_floor(size_t bytes) {
     hak_lock_acquire(&hak_superslab_lock);
     hak_retention_set(&hak_superslab_pool.retention, bytes);
+    hak_superslab_unsettle();
     hak_lock_release(&hak_superslab_lock);
 }

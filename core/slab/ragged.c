@@ -47,12 +47,20 @@ static void begin_turn(uint64_t now_ms) {
     hak_atomic_store_relaxed(&hak_ragged_turn_ms, now_ms); /* relaxed: written under the lock */
 }
 
-static void set_waiting(size_t waiting) {
-    if (hak_superslab_pool.ragged.waiting == 0) {
+/* The hint outlasts the last one that waits, until somebody looks: in a heap that is freed to the end they
+ * come and go, and every thread reads it. */
+static void note_waiting(void) {
+    if (!hak_ragged_is_waiting()) {
         begin_turn(hak_os_now_ms()); /* so long the first one waits at least */
+        hak_hint_set(&hak_ragged_waits, true);
     }
-    hak_superslab_pool.ragged.waiting = waiting;
-    hak_hint_set(&hak_ragged_waits, waiting != 0);
+}
+
+/* Whether some wait; the hint says so then. */
+static bool is_any_waiting(void) {
+    bool is_any = hak_superslab_pool.ragged.waiting != 0;
+    hak_hint_set(&hak_ragged_waits, is_any);
+    return is_any;
 }
 
 void hak_ragged_enter(struct slab *slab) {
@@ -60,8 +68,9 @@ void hak_ragged_enter(struct slab *slab) {
     uint32_t bit = (uint32_t)1 << slab->unit_idx;
     set_threshold(slab, 0); /* until it has had its turn */
     hak_lock_acquire(&hak_superslab_lock);
-    set_waiting(hak_superslab_pool.ragged.waiting + ((s->ragged_slabs & bit) == 0));
+    hak_superslab_pool.ragged.waiting += (s->ragged_slabs & bit) == 0;
     s->ragged_slabs |= bit;
+    note_waiting();
     hak_lock_release(&hak_superslab_lock);
 }
 
@@ -79,12 +88,12 @@ void hak_ragged_forget(struct superslab *s, const struct slab *slab) {
     uint32_t bit = (uint32_t)1 << slab->unit_idx;
     if ((s->ragged_slabs & bit) != 0) {
         s->ragged_slabs &= ~bit;
-        set_waiting(hak_superslab_pool.ragged.waiting - 1);
+        hak_superslab_pool.ragged.waiting--;
     }
 }
 
 void hak_ragged_forget_all(void) {
-    set_waiting(0);
+    hak_superslab_pool.ragged.waiting = 0;
 }
 
 /* Leases one of a SuperSlab's that wait. */
@@ -100,7 +109,7 @@ static struct slab *lease_one(struct superslab *s) {
 }
 
 bool hak_ragged_take_turn(uint64_t now_ms) {
-    if (hak_superslab_pool.ragged.waiting == 0 || !hak_ragged_is_time(now_ms)) {
+    if (!is_any_waiting() || !hak_ragged_is_time(now_ms)) {
         return false;
     }
     begin_turn(now_ms);
@@ -109,6 +118,9 @@ bool hak_ragged_take_turn(uint64_t now_ms) {
 
 struct slab *hak_ragged_next(void) {
     struct ragged *ragged = &hak_superslab_pool.ragged;
+    if (!is_any_waiting()) {
+        return NULL;
+    }
     if (ragged->skipped < ragged->skips) {
         ragged->skipped++;
         return NULL;

@@ -33,10 +33,28 @@ static void store_freed_words(const struct slab *slab) {
     }
 }
 
+void hak_slab_drop_map(struct slab *slab) {
+    _Atomic uint8_t *map = slab->map;
+    if (map != NULL) {
+        slab->map = NULL;
+        hak_map_free(map, slab->capacity_blocks);
+    }
+}
+
+/* All NEVER: the one that stayed, if it is as long; NULL when out of memory. */
+static _Atomic uint8_t *obtain_map(struct slab *slab, unsigned capacity) {
+    if (slab->map != NULL && hak_map_is_as_long(capacity, slab->capacity_blocks)) {
+        hak_map_clear(slab->map, capacity);
+        return slab->map;
+    }
+    hak_slab_drop_map(slab);
+    return hak_map_alloc(capacity, slab);
+}
+
 int hak_slab_assign(struct slab *slab, unsigned class_idx, uint32_t owner) {
     unsigned capacity = hak_class_capacity(class_idx);
     HAK_ASSERT(slab->units == hak_class_units[class_idx]);
-    _Atomic uint8_t *map = hak_map_alloc(capacity, slab);
+    _Atomic uint8_t *map = obtain_map(slab, capacity);
     if (map == NULL) {
         return ENOMEM;
     }
@@ -218,9 +236,10 @@ void hak_slab_retire(struct slab *slab) {
         hak_thin_leave(slab);
     }
     store_freed_words(slab);
-    _Atomic uint8_t *map = slab->map;
     /* relaxed: who sees it turns away; map and units travel under the locks below */
     hak_atomic_store_relaxed(&slab->word, HAK_WORD_UNASSIGNED);
-    hak_map_free(map, slab->capacity_blocks);
+    if (is_zero || !hak_map_is_short(slab->capacity_blocks)) {
+        hak_slab_drop_map(slab);
+    }
     hak_superslab_give_units(slab, is_zero);
 }

@@ -266,7 +266,7 @@ void hak_superslab_give_units(struct slab *slab, bool is_zero) {
     if (s->tier == HAK_TIER_FREE) {
         s->emptied_ms = hak_os_now_ms();
     }
-    hak_superslab_note_owed();
+    hak_superslab_note_given();
     hak_lock_release(&hak_superslab_lock);
 }
 

@@ -18,6 +18,13 @@ static uint32_t assigned_units(struct superslab *s) {
     return mask;
 }
 
+/* Whoever had these units was about to bring or to give back their header maps, as may be. */
+static void forget_maps(struct superslab *s, uint32_t units) {
+    for (uint32_t left = units; left != 0; left &= left - 1) {
+        s->slabs[hak_ctz32(left)].map = NULL;
+    }
+}
+
 void hak_superslab_rebuild(void) {
     struct superslab *s;
     hak_lock_acquire(&hak_superslab_lock);
@@ -29,6 +36,7 @@ void hak_superslab_rebuild(void) {
         uint32_t purging = s->purging_units;
         hak_superslab_change(s, (struct hak_unit_change){.purge_failed = purging});
         uint32_t lost = ~(s->free_units | assigned_units(s));
+        forget_maps(s, purging | lost);
         if (lost != 0) {
             hak_superslab_change(s, (struct hak_unit_change){.freed_dirty = lost});
         }

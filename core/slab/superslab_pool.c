@@ -23,12 +23,6 @@
 
 _Alignas(HAK_CACHE_LINE_BYTES) struct superslab_pool hak_superslab_pool;
 
-/* What may stay free whatever is in use. */
-static size_t lowest_floor_bytes(void) {
-    const struct retention *retention = &hak_superslab_pool.retention;
-    return retention->is_set ? retention->set_bytes : hak_retention_base_bytes();
-}
-
 static struct superslab **bucket_of(const struct superslab *s) {
     return &hak_superslab_pool.buckets[s->tier][s->free_count];
 }
@@ -355,19 +349,6 @@ struct superslab *hak_superslab_pop_spare(void) {
         hak_superslab_pool.spare = s->next;
     }
     return s;
-}
-
-void hak_superslab_note_owed(void) {
-    size_t lowest_bytes = lowest_floor_bytes();
-    if (hak_superslab_pool.empty_count != 0 || hak_superslab_dirty_bytes() > lowest_bytes ||
-        hak_maps_owed_bytes() > lowest_bytes >> HAK_MAPS_FLOOR_SHIFT) {
-        hak_hint_set(&hak_purge_debt, true);
-    }
-}
-
-void hak_superslab_note_paid(void) {
-    hak_hint_set(&hak_purge_debt, false);
-    hak_hint_set(&hak_purge_behind, false);
 }
 
 size_t hak_superslab_floor_bytes(uint64_t now_ms) {

@@ -13,6 +13,13 @@
 #include "slab/retention.h"
 #include "slab/superslab.h"
 
+/* What the last look for something to purge found may stay, all of which did. */
+struct hak_settled {
+    size_t dirty_bytes; /* and of header maps a part of that (HAK_MAPS_FLOOR_SHIFT) */
+    size_t empty_count; /* SuperSlabs in the LRU */
+    unsigned gives;     /* that need no look of their own yet, since it was a moment ago */
+};
+
 struct superslab_pool {
     /* [tier HOT or DRAINING][number of free units]: a full SuperSlab is in bucket 0 */
     struct superslab *buckets[2][HAK_UNITS_PER_SUPERSLAB + 1];
@@ -36,6 +43,7 @@ struct superslab_pool {
     uint64_t maps_over_since_ms; /* when more of free header maps than may stay was first found, 0: not now */
     uint64_t maps_retry_ms;      /* no purge of these before that time: the last one failed (locked pages) */
     struct retention retention;
+    struct hak_settled settled;
     struct ragged ragged;
 };
 extern struct superslab_pool hak_superslab_pool;
@@ -127,9 +135,16 @@ struct superslab *hak_superslab_choose(unsigned units, unsigned class_idx, unsig
  * or NULL if there is none in the fullest ones. */
 struct superslab *hak_superslab_choose_light(unsigned *unit_idx);
 
-/* Units were given back: notes a debt if there may be something to purge; and that there is nothing left. */
+/* Notes a debt if there may be something to purge; and that there is nothing left. */
 void hak_superslab_note_owed(void);
 void hak_superslab_note_paid(void);
+
+/* Units were given back: the same, but for a few times after a look that found that as much may stay. */
+void hak_superslab_note_given(void);
+
+/* A look has found nothing to purge, where `keep_bytes` may stay. And that what it found counts no more. */
+void hak_superslab_settle(size_t keep_bytes);
+void hak_superslab_unsettle(void);
 
 /* Bytes of dirty free units that may stay. */
 size_t hak_superslab_floor_bytes(uint64_t now_ms);

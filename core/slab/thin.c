@@ -39,7 +39,7 @@ void hak_thin_enter(struct slab *slab) {
     mark(slab, true);
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_set_thin(slab, true, slab->purged_pages);
-    hak_superslab_note_owed();
+    hak_superslab_note_given();
     hak_lock_release(&hak_superslab_lock);
 }
 
