@@ -66,7 +66,16 @@ static void set_bits_are_counted(void **state) {
             count += sparse >> bit & 1u;
         }
         assert_int_equal(hak_popcount64(sparse), count);
+        unsigned upper;
+        unsigned lower = hak_popcount32_of_two((uint32_t)sparse, (uint32_t)(sparse >> 32), &upper);
+        assert_int_equal(lower, hak_popcount32((uint32_t)sparse));
+        assert_int_equal(lower + upper, count);
     }
+    unsigned second;
+    assert_int_equal(hak_popcount32_of_two(UINT32_MAX, UINT32_MAX, &second), 32);
+    assert_int_equal(second, 32);
+    assert_int_equal(hak_popcount32_of_two(0, UINT32_MAX, &second), 0);
+    assert_int_equal(second, 32);
     assert_int_equal(hak_popcount64(0), 0);
     assert_int_equal(hak_popcount64(UINT64_MAX), 64);
     assert_int_equal(hak_popcount32(UINT32_MAX), 32);
