@@ -292,8 +292,8 @@ static void give_back_some(struct heap *heap) {
     if (hak_purge_is_owed()) {
         (void)hak_purge_step(HAK_PURGE_STEP_CALLS);
     } else if (heap->turns_due != 0) {
-        heap->turns_due--;
         hak_purge_ragged();
+        heap->turns_due = hak_ragged_is_waiting() ? heap->turns_due - 1 : 0;
     }
 }
 

@@ -21,7 +21,7 @@ void *hak_meta_alloc(size_t bytes);
 /* Takes back what hak_meta_alloc(bytes) returned. */
 void hak_meta_free(void *memory, size_t bytes);
 
-/* Stores zeros into whole cache lines, by atomic stores: a stale look-up may be reading there. */
+/* Stores zeros into whole words, by atomic stores: a stale look-up may be reading there. */
 void hak_meta_clear(void *memory, size_t bytes);
 
 /*

@@ -8,11 +8,13 @@
  * every thread reads, is not set and cleared each time.
  */
 #include "base/hint.h"
+#include "os/os.h"
 #include "slab/purge.h"
 #include "slab/superslab_pool.h"
 
-/* Of a unit each in most cases: the floor falls by little meanwhile. */
+/* Of a unit each in most cases: the floor falls by little meanwhile, and as little with so much time. */
 #define SETTLED_GIVES 8u
+#define SETTLED_MS    20u
 
 /* What may stay free whatever is in use. */
 static size_t lowest_floor_bytes(void) {
@@ -33,7 +35,8 @@ static bool is_settled(void) {
     const struct hak_settled *settled = &pool->settled;
     return settled->gives != 0 && pool->empty_count <= settled->empty_count &&
            hak_superslab_dirty_bytes() <= settled->dirty_bytes &&
-           hak_maps_owed_bytes() <= settled->dirty_bytes >> HAK_MAPS_FLOOR_SHIFT;
+           hak_maps_owed_bytes() <= settled->dirty_bytes >> HAK_MAPS_FLOOR_SHIFT &&
+           hak_os_now_ms() <= settled->at_ms + SETTLED_MS;
 }
 
 void hak_superslab_note_given(void) {
@@ -44,11 +47,13 @@ void hak_superslab_note_given(void) {
     }
 }
 
-void hak_superslab_settle(size_t keep_bytes) {
+void hak_superslab_settle(size_t keep_bytes, uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
     if (hak_maps_owed_bytes() <= keep_bytes >> HAK_MAPS_FLOOR_SHIFT) {
-        pool->settled = (struct hak_settled){
-            .dirty_bytes = keep_bytes, .empty_count = pool->empty_count, .gives = SETTLED_GIVES};
+        pool->settled = (struct hak_settled){.dirty_bytes = keep_bytes,
+                                             .empty_count = pool->empty_count,
+                                             .at_ms = now_ms,
+                                             .gives = SETTLED_GIVES};
     }
 }
 

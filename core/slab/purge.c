@@ -49,6 +49,7 @@ static bool unmap_detached(struct superslab *s, struct purge *purge) {
     if (error == 0) {
         hak_superslab_push_spare(s);
         hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
+        hak_superslab_note_owed(); /* by the maps, and who looked meanwhile did not find it */
     } else {
         s->emptied_ms = now_ms;
         hak_superslab_none_to_free(s);
@@ -73,6 +74,7 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
         hak_superslab_change(s, (struct hak_unit_change){.purge_done = run});
         s->emptied_ms = now_ms; /* of use if that emptied it */
         hak_retention_note_purged(&hak_superslab_pool.retention, bytes, now_ms);
+        hak_superslab_note_owed(); /* as above */
     } else {
         hak_superslab_change(s, (struct hak_unit_change){.purge_failed = run});
         hak_dirty_pause(s, now_ms + RETRY_MS);
@@ -195,6 +197,7 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     }
     if (!is_trim && hak_refusals_were_many(&pool->refusals, now_ms)) {
         hak_superslab_note_paid();
+        hak_superslab_unsettle();
         hak_lock_release(&hak_superslab_lock);
         return false;
     }
@@ -205,8 +208,10 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
                             .excess_bytes = is_above ? dirty_bytes - keep_bytes : 0};
     if (!hak_retention_is_due(&pool->retention.over_since_ms, over, purge->giver, now_ms) && !is_trim) {
         hak_superslab_note_paid(); /* or not yet */
-        if (!over.is_over) {
-            hak_superslab_settle(keep_bytes);
+        if (over.is_over) {
+            hak_superslab_unsettle();
+        } else {
+            hak_superslab_settle(keep_bytes, now_ms);
         }
         hak_lock_release(&hak_superslab_lock);
         return false;
@@ -318,7 +323,6 @@ size_t hak_superslab_trim(size_t keep_bytes) {
 void hak_purge_age(void) {
     hak_lock_acquire(&hak_superslab_lock);
     (void)hak_superslab_floor_bytes(hak_os_now_ms()); /* which lets it fall */
-    hak_superslab_unsettle();
     hak_superslab_note_owed();
     hak_lock_release(&hak_superslab_lock);
 }

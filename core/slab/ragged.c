@@ -43,17 +43,20 @@ void hak_ragged_lower(struct slab *slab) {
     set_threshold(slab, hak_slab_used_blocks(slab) / 2);
 }
 
+/* Every thread reads it: written only if the clock has gone on, which it does some hundred times a second. */
 static void begin_turn(uint64_t now_ms) {
-    hak_atomic_store_relaxed(&hak_ragged_turn_ms, now_ms); /* relaxed: written under the lock */
+    if (hak_atomic_load_relaxed(&hak_ragged_turn_ms) != now_ms) { /* relaxed: written under the lock */
+        hak_atomic_store_relaxed(&hak_ragged_turn_ms, now_ms);    /* relaxed: as above */
+    }
 }
 
 /* The hint outlasts the last one that waits, until somebody looks: in a heap that is freed to the end they
  * come and go, and every thread reads it. */
-static void note_waiting(void) {
-    if (!hak_ragged_is_waiting()) {
+static void note_waiting(bool is_first) {
+    if (is_first) {
         begin_turn(hak_os_now_ms()); /* so long the first one waits at least */
-        hak_hint_set(&hak_ragged_waits, true);
     }
+    hak_hint_set(&hak_ragged_waits, true);
 }
 
 /* Whether some wait; the hint says so then. */
@@ -68,9 +71,9 @@ void hak_ragged_enter(struct slab *slab) {
     uint32_t bit = (uint32_t)1 << slab->unit_idx;
     set_threshold(slab, 0); /* until it has had its turn */
     hak_lock_acquire(&hak_superslab_lock);
+    note_waiting(hak_superslab_pool.ragged.waiting == 0);
     hak_superslab_pool.ragged.waiting += (s->ragged_slabs & bit) == 0;
     s->ragged_slabs |= bit;
-    note_waiting();
     hak_lock_release(&hak_superslab_lock);
 }
 

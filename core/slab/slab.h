@@ -162,9 +162,9 @@ uint32_t hak_slab_owner(const struct slab *slab);
 void hak_slab_retire(struct slab *slab);
 
 /*
- * A short map stays with a retired slab's record until its units' memory goes, so that where slabs come and
- * go none is asked for and given back each time. Gives it back, if there is one, for who alone has the units.
- * No lock held.
+ * A short map stays with a retired slab's record until its units are purged or unmapped, or one of another
+ * length is wanted there, so that where slabs come and go none is asked for and given back each time. Gives
+ * it back, if there is one, for who alone has the units. No lock held.
  */
 void hak_slab_drop_map(struct slab *slab);
 

@@ -17,7 +17,8 @@
 struct hak_settled {
     size_t dirty_bytes; /* and of header maps a part of that (HAK_MAPS_FLOOR_SHIFT) */
     size_t empty_count; /* SuperSlabs in the LRU */
-    unsigned gives;     /* that need no look of their own yet, since it was a moment ago */
+    uint64_t at_ms;     /* when it was */
+    unsigned gives;     /* that need no look of their own yet, if it was a moment ago */
 };
 
 struct superslab_pool {
@@ -143,7 +144,7 @@ void hak_superslab_note_paid(void);
 void hak_superslab_note_given(void);
 
 /* A look has found nothing to purge, where `keep_bytes` may stay. And that what it found counts no more. */
-void hak_superslab_settle(size_t keep_bytes);
+void hak_superslab_settle(size_t keep_bytes, uint64_t now_ms);
 void hak_superslab_unsettle(void);
 
 /* Bytes of dirty free units that may stay. */
