@@ -49,12 +49,8 @@ void hak_superslab_note_given(void) {
 
 void hak_superslab_settle(size_t keep_bytes, uint64_t now_ms) {
     struct superslab_pool *pool = &hak_superslab_pool;
-    if (hak_maps_owed_bytes() <= keep_bytes >> HAK_MAPS_FLOOR_SHIFT) {
-        pool->settled = (struct hak_settled){.dirty_bytes = keep_bytes,
-                                             .empty_count = pool->empty_count,
-                                             .at_ms = now_ms,
-                                             .gives = SETTLED_GIVES};
-    }
+    pool->settled = (struct hak_settled){
+        .dirty_bytes = keep_bytes, .empty_count = pool->empty_count, .at_ms = now_ms, .gives = SETTLED_GIVES};
 }
 
 void hak_superslab_unsettle(void) {

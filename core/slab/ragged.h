@@ -34,7 +34,7 @@ struct ragged {
     size_t missed_bytes; /* handed out again since then */
 };
 
-/* Written under the SuperSlab lock: some slabs wait. */
+/* Written under the SuperSlab lock: some slabs wait, or did so since somebody last looked. */
 extern _Atomic bool hak_ragged_waits;
 
 /* When the last turn was that time gave, or the first slab came to wait. Written under the lock. */

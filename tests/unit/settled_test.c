@@ -22,6 +22,7 @@
 
 #define GIVES_SETTLED 8u
 #define DIRT          20u /* units that are dirty before each look: more than stays without proof */
+#define LONG_MAPS     256u
 #define OWNER         7u
 #define CYCLES        20000u
 
@@ -126,6 +127,25 @@ static void an_empty_superslab_more_is_owed_at_once(void **state) {
     give_used(UNITS - 1, UNITS);
     assert_int_equal(hak_superslab_count().empty, 1);
     assert_true(hak_purge_is_owed());
+}
+
+static void header_maps_beyond_their_part_are_owed_at_once(void **state) {
+    (void)state;
+    static _Atomic uint8_t *maps[LONG_MAPS];
+    raise_and_look(DIRT + 4);
+    for (unsigned i = 0; i < LONG_MAPS; i++) {
+        maps[i] = hak_map_alloc(HAK_SLAB_BLOCKS_MAX, maps);
+        CHECK(maps[i] != NULL);
+    }
+    for (unsigned i = 0; i < LONG_MAPS; i++) {
+        hak_map_free(maps[i], HAK_SLAB_BLOCKS_MAX);
+    }
+    assert_true(hak_maps_owed_bytes() > floor_now() >> HAK_MAPS_FLOOR_SHIFT);
+    assert_false(hak_purge_is_owed());
+    give_used(DIRT, DIRT + 1);
+    assert_true(hak_purge_is_owed());
+    hak_purge_settle();
+    assert_true(hak_maps_owed_bytes() <= floor_now() >> HAK_MAPS_FLOOR_SHIFT);
 }
 
 static void a_floor_that_the_program_sets_counts_at_once(void **state) {
@@ -341,6 +361,7 @@ int main(void) {
         DEBT_TEST(a_few_gives_after_a_look_note_no_debt),
         DEBT_TEST(more_than_the_look_let_stay_is_owed_at_once),
         DEBT_TEST(an_empty_superslab_more_is_owed_at_once),
+        DEBT_TEST(header_maps_beyond_their_part_are_owed_at_once),
         DEBT_TEST(a_floor_that_the_program_sets_counts_at_once),
         DEBT_TEST(a_floor_that_has_fallen_counts_at_once),
         DEBT_TEST(a_look_counts_for_a_moment),
