@@ -197,7 +197,6 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
     }
     if (!is_trim && hak_refusals_were_many(&pool->refusals, now_ms)) {
         hak_superslab_note_paid();
-        hak_superslab_unsettle();
         hak_lock_release(&hak_superslab_lock);
         return false;
     }
@@ -208,11 +207,7 @@ static bool purge_once(size_t keep_bytes, bool is_trim, struct purge *purge) {
                             .excess_bytes = is_above ? dirty_bytes - keep_bytes : 0};
     if (!hak_retention_is_due(&pool->retention.over_since_ms, over, purge->giver, now_ms) && !is_trim) {
         hak_superslab_note_paid(); /* or not yet */
-        if (over.is_over) {
-            hak_superslab_unsettle();
-        } else {
-            hak_superslab_settle(keep_bytes, now_ms);
-        }
+        hak_superslab_settle(keep_bytes, now_ms);
         hak_lock_release(&hak_superslab_lock);
         return false;
     }

@@ -13,7 +13,7 @@
 #include "slab/retention.h"
 #include "slab/superslab.h"
 
-/* What the last look for something to purge found may stay, all of which did. */
+/* What the last look that purged nothing found may stay. */
 struct hak_settled {
     size_t dirty_bytes; /* and of header maps a part of that (HAK_MAPS_FLOOR_SHIFT) */
     size_t empty_count; /* SuperSlabs in the LRU */
@@ -143,7 +143,7 @@ void hak_superslab_note_paid(void);
 /* Units were given back: the same, but for a few times after a look that found that as much may stay. */
 void hak_superslab_note_given(void);
 
-/* A look has found nothing to purge, where `keep_bytes` may stay. And that what it found counts no more. */
+/* A look has found nothing to purge now, where `keep_bytes` may stay. And that what it found counts no more. */
 void hak_superslab_settle(size_t keep_bytes, uint64_t now_ms);
 void hak_superslab_unsettle(void);
 
