@@ -143,7 +143,8 @@ void hak_superslab_note_paid(void);
 /* Units were given back: the same, but for a few times after a look that found that as much may stay. */
 void hak_superslab_note_given(void);
 
-/* A look has found nothing to purge now, where `keep_bytes` may stay. And that what it found counts no more. */
+/* A look has found nothing to purge now, where `keep_bytes` may stay. And that what it found counts no more.
+ */
 void hak_superslab_settle(size_t keep_bytes, uint64_t now_ms);
 void hak_superslab_unsettle(void);
 
