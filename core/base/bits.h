@@ -41,8 +41,8 @@ HAK_INLINE unsigned hak_ctz64(uint64_t x) {
 }
 
 /*
- * Sums of neighbouring bits, pairs and nibbles, then of all bytes (H. Warren, "Hacker's Delight", 5-1):
- * x86-64 as such has no instruction for it, and the compiler would call a function.
+ * How many bits are set in each byte: sums of neighbouring bits, pairs and nibbles (H. Warren, "Hacker's
+ * Delight", 5-1). x86-64 as such has no instruction that counts, and the compiler would call a function.
  */
 HAK_INLINE uint64_t hak_byte_popcounts(uint64_t x) {
     x -= x >> 1 & UINT64_C(0x5555555555555555);

@@ -216,14 +216,15 @@ _Atomic uint8_t *hak_map_alloc(unsigned headers, void *owner) {
         hak_lock_release(&hak_meta_lock);
         if (c != NULL) {
             char *memory = c->base + (size_t)first * HAK_CACHE_LINE_BYTES;
-            if (!is_zero) {
-                hak_meta_clear(memory, (size_t)lines * HAK_CACHE_LINE_BYTES);
-            }
             struct hak_map_prefix *prefix = (struct hak_map_prefix *)(void *)memory;
+            _Atomic uint8_t *map = (_Atomic uint8_t *)(void *)(prefix + 1);
+            if (!is_zero) {
+                hak_map_clear(map, headers);
+            }
             /* relaxed: the registry's word or the slab's tells others of the map */
             hak_atomic_store_relaxed(&prefix->owner, owner);
             hak_atomic_store_relaxed(&prefix->chunk, c); /* relaxed: as above */
-            return (_Atomic uint8_t *)(void *)(prefix + 1);
+            return map;
         }
         if (!grow()) {
             return NULL;

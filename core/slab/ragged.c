@@ -50,16 +50,8 @@ static void begin_turn(uint64_t now_ms) {
     }
 }
 
-/* The hint outlasts the last one that waits, until somebody looks: in a heap that is freed to the end they
- * come and go, and every thread reads it. */
-static void note_waiting(bool is_first) {
-    if (is_first) {
-        begin_turn(hak_os_now_ms()); /* so long the first one waits at least */
-    }
-    hak_hint_set(&hak_ragged_waits, true);
-}
-
-/* Whether some wait; the hint says so then. */
+/* Whether some wait; the hint says so then. Until somebody looks it outlasts the last one: in a heap that is
+ * freed to the end they come and go, and every thread reads it. */
 static bool is_any_waiting(void) {
     bool is_any = hak_superslab_pool.ragged.waiting != 0;
     hak_hint_set(&hak_ragged_waits, is_any);
@@ -71,9 +63,12 @@ void hak_ragged_enter(struct slab *slab) {
     uint32_t bit = (uint32_t)1 << slab->unit_idx;
     set_threshold(slab, 0); /* until it has had its turn */
     hak_lock_acquire(&hak_superslab_lock);
-    note_waiting(hak_superslab_pool.ragged.waiting == 0);
+    if (hak_superslab_pool.ragged.waiting == 0) {
+        begin_turn(hak_os_now_ms()); /* so long the first one waits at least */
+    }
     hak_superslab_pool.ragged.waiting += (s->ragged_slabs & bit) == 0;
     s->ragged_slabs |= bit;
+    hak_hint_set(&hak_ragged_waits, true);
     hak_lock_release(&hak_superslab_lock);
 }
 

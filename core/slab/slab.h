@@ -42,11 +42,11 @@ enum hak_slab_event {
  * guests cover (guests.h) counted as live or cached.
  */
 struct slab {
-    _Atomic uint64_t word; /* atomic: see slab_word.h */
-    _Atomic uint8_t *map;  /* const while assigned: capacity_blocks header bytes; see hak_slab_drop_map() */
-    uintptr_t base;        /* const while taken: address of block 0 */
-    struct slab *prev;     /* under the list's lock */
-    struct slab *next;     /* under the list's lock */
+    _Atomic uint64_t word;            /* atomic: see slab_word.h */
+    _Atomic uint8_t *map;             /* const while assigned: capacity_blocks header bytes */
+    uintptr_t base;                   /* const while taken: address of block 0 */
+    struct slab *prev;                /* under the list's lock */
+    struct slab *next;                /* under the list's lock */
     _Atomic(struct slab_list *) list; /* atomic, written under that list's lock; NULL when linked nowhere */
     uint16_t capacity_blocks;         /* const while assigned */
     _Atomic uint16_t

@@ -10,7 +10,6 @@
 #include "conf/options.h"
 #include "os/os.h"
 #include "slab/dirty.h"
-#include "slab/purge.h"
 #include "slab/thin.h"
 
 /* Not the first few SuperSlabs, and at most a twentieth of what is in use unused. */

@@ -9,7 +9,6 @@
 #include "meta/maps.h"
 #include "os/os.h"
 #include "slab/header_map.h"
-#include "slab/slab_word.h"
 #include "superslab_kit.h"
 #include "support/child.h"
 #include "support/clock.h"
@@ -159,18 +158,16 @@ static void a_floor_that_the_program_sets_counts_at_once(void **state) {
 static void a_floor_that_has_fallen_counts_at_once(void **state) {
     (void)state;
     raise_and_look(2 * UNITS);
-    for (unsigned i = DIRT; i-- > DIRT - GIVES_SETTLED;) {
-        struct slab *slab = hak_superslab_take_units(1, 0);
-        CHECK(hak_superslab_of(slab) == hak_superslab_of(a[0]));
+    struct slab *taken[GIVES_SETTLED];
+    for (unsigned i = 0; i < GIVES_SETTLED; i++) {
+        taken[i] = hak_superslab_take_units(1, 0);
+        CHECK(hak_superslab_of(taken[i]) == hak_superslab_of(a[0]));
     }
     clock_ms += 100000;
     hak_purge_age();
     assert_false(hak_purge_is_owed());
-    for (unsigned i = 0; i < DIRT; i++) {
-        uint32_t taken = ~hak_superslab_of(a[0])->free_units;
-        if (a[i]->unit_idx == i && (taken >> i & 1u) != 0) {
-            hak_superslab_give_units(a[i], false);
-        }
+    for (unsigned i = 0; i < GIVES_SETTLED; i++) {
+        hak_superslab_give_units(taken[i], false);
     }
     assert_int_equal(hak_superslab_count().dirty_units, DIRT);
     assert_true(hak_purge_is_owed());
@@ -226,14 +223,6 @@ static void use_and_retire(struct slab *slab) {
     hak_slab_retire(slab);
 }
 
-static unsigned class_of(size_t bytes) {
-    unsigned class_idx = 0;
-    while (hak_class_block_bytes[class_idx] < bytes) {
-        class_idx++;
-    }
-    return class_idx;
-}
-
 static int take_but_one(void **state) {
     (void)take_what_is_mapped(state);
     (void)new_full(a);
@@ -245,11 +234,11 @@ static int take_but_one(void **state) {
 
 static void a_short_map_stays_with_its_units(void **state) {
     (void)state;
-    struct slab *slab = assigned(class_of(8192));
+    struct slab *slab = assigned(hak_class_of(8192));
     const _Atomic uint8_t *map = slab->map;
     use_and_retire(slab);
     assert_ptr_equal(slab->map, map);
-    struct slab *next = assigned(class_of(8192));
+    struct slab *next = assigned(hak_class_of(8192));
     assert_ptr_equal(next, slab);
     assert_ptr_equal(next->map, map);
     use_and_retire(next);
@@ -257,7 +246,7 @@ static void a_short_map_stays_with_its_units(void **state) {
 
 static void it_goes_when_their_memory_goes(void **state) {
     (void)state;
-    struct slab *slab = assigned(class_of(8192));
+    struct slab *slab = assigned(hak_class_of(8192));
     use_and_retire(slab);
     assert_non_null(slab->map);
     purge_fails = true;
@@ -271,7 +260,7 @@ static void it_goes_when_their_memory_goes(void **state) {
 
 static void it_goes_with_its_superslab(void **state) {
     (void)state;
-    struct slab *slab = assigned(class_of(8192));
+    struct slab *slab = assigned(hak_class_of(8192));
     use_and_retire(slab);
     give_used(1, UNITS);
     assert_int_equal(hak_superslab_count().empty, 1);
@@ -284,11 +273,11 @@ static void it_goes_with_its_superslab(void **state) {
 
 static void a_long_map_and_one_that_was_not_used_go_at_once(void **state) {
     (void)state;
-    struct slab *slab = assigned(class_of(64));
+    struct slab *slab = assigned(hak_class_of(64));
     use_and_retire(slab);
     assert_null(slab->map);
     (void)hak_superslab_trim(0);
-    slab = assigned(class_of(8192));
+    slab = assigned(hak_class_of(8192));
     assert_true(slab->is_zero);
     hak_slab_retire(slab);
     assert_null(slab->map);
@@ -300,7 +289,7 @@ static void maps_of_other_lengths_take_its_place(void **state) {
     static const size_t sizes[] = {8192, 1024, 64};
     size_t before_bytes = 0;
     for (unsigned cycle = 0; cycle < CYCLES; cycle++) {
-        use_and_retire(assigned(class_of(sizes[cycle % 3])));
+        use_and_retire(assigned(hak_class_of(sizes[cycle % 3])));
         before_bytes = cycle == 2 ? hak_meta_mapped_bytes() : before_bytes;
     }
     assert_int_equal(hak_meta_mapped_bytes(), before_bytes);
@@ -317,9 +306,9 @@ static int rebuild_without(void *slab_of_parent) {
 
 static void a_child_forgets_maps_of_units_on_their_way(void **state) {
     (void)state;
-    struct slab *slab = assigned(class_of(8192));
+    struct slab *slab = assigned(hak_class_of(8192));
     use_and_retire(slab);
-    assert_ptr_equal(hak_superslab_take_units(1, class_of(8192)), slab);
+    assert_ptr_equal(hak_superslab_take_units(1, hak_class_of(8192)), slab);
     assert_non_null(slab->map);
     struct child child = {.function = rebuild_without, .context = slab};
     child_run(&child);
@@ -335,7 +324,7 @@ static void the_hint_outlasts_those_that_wait_until_a_look(void **state) {
     assert_int_equal(hak_superslab_pool.ragged.waiting, 0);
     clock_ms += 1000;
     for (unsigned i = 0; i < 3; i++) {
-        struct slab *slab = assigned(class_of(8192));
+        struct slab *slab = assigned(hak_class_of(8192));
         hak_ragged_enter(slab);
         assert_int_equal(hak_superslab_pool.ragged.waiting, 1);
         assert_true(hak_ragged_is_waiting());
@@ -347,7 +336,7 @@ static void the_hint_outlasts_those_that_wait_until_a_look(void **state) {
     }
     assert_false(hak_purge_ragged_in_time());
     assert_false(hak_ragged_is_waiting());
-    struct slab *slab = assigned(class_of(8192));
+    struct slab *slab = assigned(hak_class_of(8192));
     hak_ragged_enter(slab);
     assert_true(hak_ragged_is_waiting());
     assert_int_equal(hak_ragged_turn_ms, clock_ms);
