@@ -14,7 +14,7 @@
  * memory. Its bytes from *dirty_bytes on are known to be zero. to_be_zeroed: that is to be the case for all
  * of them, so few dirty ones are better than few new ones.
  */
-void *hak_mapped_alloc(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_bytes);
+HAK_COLD void *hak_mapped_alloc(size_t bytes, size_t align, bool to_be_zeroed, size_t *dirty_bytes);
 
 /* Frees the live block of the record that starts exactly at `p`; false when there is none. */
 bool hak_mapped_free(struct hak_mapping *mapping, const void *p);
@@ -28,8 +28,8 @@ size_t hak_mapped_bytes(struct hak_mapping *mapping, const void *p);
  * *old_bytes (0: no live block starts at p). is_copy_better: NULL, or set to whether that is why, unless
  * little of the block holds anything.
  */
-void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool *is_copy_better,
-                        size_t *old_bytes);
+HAK_COLD void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool *is_copy_better,
+                                 size_t *old_bytes);
 
 /*
  * Moves `old_bytes` bytes of pages from `p`, part of a mapping that stays (its range then reads as zeros),

@@ -72,7 +72,7 @@ void hak_parked_note_free(uint64_t now_ms);
  * something at once, stays until the next recount, unless it is thorough: then it looks at all slots, which
  * other processors write. Under hak_large_lock.
  */
-void hak_parked_flush(bool is_thorough);
+HAK_COLD void hak_parked_flush(bool is_thorough);
 
 /* Forgets every run, what was asked for and what was live, for the child of a fork. */
 void hak_parked_reset(void);
