@@ -337,23 +337,34 @@ HAK_ALWAYS_INLINE bool are_alike(const struct block_ref *refs, bool may_be_guest
     return differs >> HAK_UNIT_SHIFT == 0 && are_plain;
 }
 
+HAK_ALWAYS_INLINE void return_one(struct tally *tally, const struct block_ref *ref, bool may_be_guest) {
+    hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guest));
+}
+
 /* Blocks that were freed as they lie are added to the tally a line of entries at a time. */
+HAK_ALWAYS_INLINE void return_line(struct tally *tally, const struct block_ref *refs, bool may_be_guests) {
+    bool is_one_addition = are_alike(refs, may_be_guests);
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < AT_ONCE; i++) {
+        if (is_one_addition) {
+            (void)cached_to_free(refs[i].header, false);
+        } else {
+            return_one(tally, &refs[i], may_be_guests);
+        }
+    }
+    if (is_one_addition) {
+        hak_tally_add(tally, refs->block, AT_ONCE);
+    }
+}
+
 HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *refs, unsigned count,
                                    bool may_be_guests) {
     const struct block_ref *ref = refs, *end = refs + count;
-    while (ref != end) {
-        const struct block_ref *line_end = end - ref < AT_ONCE ? end : ref + AT_ONCE;
-        if (line_end - ref == AT_ONCE && are_alike(ref, may_be_guests)) {
-#pragma GCC unroll 4
-            for (unsigned i = 0; i < AT_ONCE; i++) {
-                (void)cached_to_free(ref[i].header, false);
-            }
-            hak_tally_add(tally, ref->block, AT_ONCE);
-            ref = line_end;
-        }
-        for (; ref != line_end; ref++) {
-            hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guests));
-        }
+    for (; end - ref >= AT_ONCE; ref += AT_ONCE) {
+        return_line(tally, ref, may_be_guests);
+    }
+    for (; ref != end; ref++) {
+        return_one(tally, ref, may_be_guests);
     }
 }
 
