@@ -53,10 +53,13 @@
  * words, the one before it too. Each is read whole, since each lies in one cache line.
  */
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+struct hak_two_words {
+    uint64_t value;
+} __attribute__((packed, may_alias));
 #define hak_atomic_load_upper_relaxed(p)                                                                     \
     ({                                                                                                       \
         uint64_t upper_;                                                                                     \
-        __asm__("movq -4+%1, %0" : "=r"(upper_) : "m"(*(p)), "m"((p)[-1]));                                  \
+        __asm__("movq %1, %0" : "=r"(upper_) : "m"(*(const struct hak_two_words *)((p)-1)));                 \
         upper_;                                                                                              \
     })
 #else

@@ -34,7 +34,10 @@ if have clang; then
     expect 'clang runs' preloads libhakmem.so
     expect 'clang, debug, runs' preloads libhakmem-debug.so
     copy_tests "$tree"
+    builds 'clang without optimisation' CC=clang CFLAGS=-O0 LTO=0
+    expect 'clang without optimisation runs' preloads libhakmem.so
     builds 'clang, the test programs, with sanitizers too' -j2 CC=clang CXX=clang++ test-programs
+    builds 'clang, the fuzzing programs' -j2 fuzz-programs
 else
     skip clang 'not installed'
 fi
