@@ -49,10 +49,12 @@ HAK_NORETURN static void die_of_retired(const char *function, const void *pointe
 }
 
 bool hak_place_class(const struct block_place *place, unsigned *class_idx) {
+    if (!place->is_exact) {
+        return false;
+    }
     const hak_header *header = hak_place_header(place);
     /* relaxed: as in hak_place_is_live() */
-    return place->is_exact &&
-           hak_header_is_live(header, hak_atomic_load_relaxed(header), place->row->class_idx, class_idx);
+    return hak_header_is_live(header, hak_atomic_load_relaxed(header), place->row->class_idx, class_idx);
 }
 
 /* The size of the block of a slab that the pointer points to or into: a live guest's, or the class's. */

@@ -15,6 +15,7 @@
 #ifndef HAK_HEAP_FRONT_H
 #define HAK_HEAP_FRONT_H
 
+#include "base/assert.h"
 #include "heap/heap.h"
 #include "meta/classes.h"
 #include "meta/registry.h"
@@ -125,8 +126,9 @@ HAK_INLINE struct block_place hak_place_in(hak_word word, const void *pointer) {
     return place;
 }
 
-/* The header of a place: of the block that the pointer points to or into. */
+/* The header of a place in a slab: of the block that the pointer points to or into. */
 HAK_INLINE hak_header *hak_place_header(const struct block_place *place) {
+    HAK_ASSERT(place->row->kind == HAK_KIND_SLAB);
     return (hak_header *)hak_word_address(place->word) + place->block_idx;
 }
 
