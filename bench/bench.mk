@@ -15,7 +15,7 @@ BENCH_LINKED   := $(BENCH_PROGRAMS:%=bench_%_hakmem)
 
 # No builtin malloc: the compiler may otherwise remove a malloc whose block is freed again unused. The debug
 # format is one that valgrind 3.19 reads from every compiler.
-BENCH_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -gdwarf-4 -Wall -Wextra -Wshadow -Werror -fno-builtin-malloc \
+BENCH_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -gdwarf-4 -Wall -Wextra -Wshadow $(WERROR) -fno-builtin-malloc \
                 -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
 
 BENCH_DEBIAN_PACKAGES := libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind

@@ -18,7 +18,7 @@ preloads() {
 # builds NAME ARGUMENTS...: make succeeds from clean.
 builds() {
     make -s clean
-    expect "$1 compiles" make "${@:2}"
+    expect "$1 compiles" make WERROR=-Werror "${@:2}"
 }
 
 builds 'NATIVE=1' CC="$CC" NATIVE=1

@@ -12,7 +12,7 @@ fi
 CC=${CC:-gcc}
 CXX=${CXX:-g++}
 # Options of the make that runs the tests are none of the makes that they run.
-unset MAKEFLAGS MFLAGS NATIVE V CFLAGS CPPFLAGS LDFLAGS LTO DESTDIR PREFIX LIBDIR INCLUDEDIR
+unset MAKEFLAGS MFLAGS NATIVE WERROR V CFLAGS CPPFLAGS LDFLAGS LTO DESTDIR PREFIX LIBDIR INCLUDEDIR
 
 # expect NAME COMMAND...: the command succeeds; its output is shown when it does not.
 expect() {

@@ -108,7 +108,10 @@ built
 expect 'an edit of the layout links anew' grep -q 'LD *libhakmem.so' "$TMPDIR/built"
 
 echo 'static int unused;' >core/os/odd.c
-expect_not 'a warning is an error' built
+expect_not 'a warning is an error if that is asked for' built WERROR=-Werror
+expect 'and where tests run' grep -q -- '-Werror .*core/os/odd.c' <(make -n check)
+expect 'but keeps nobody from building' built
+expect 'who is told of it' grep -q 'warning:.*unused' "$TMPDIR/built"
 rm core/os/odd.c
 
 expect 'make clean' built clean
