@@ -337,35 +337,33 @@ HAK_ALWAYS_INLINE bool are_alike(const struct block_ref *refs, bool may_be_guest
     return differs >> HAK_UNIT_SHIFT == 0 && are_plain;
 }
 
-HAK_ALWAYS_INLINE void return_one(struct tally *tally, const struct block_ref *ref, bool may_be_guest) {
-    hak_tally_add(tally, ref->block, cached_to_free(ref->header, may_be_guest));
+HAK_ALWAYS_INLINE void return_each(struct tally *tally, const struct block_ref *refs, unsigned count,
+                                   bool may_be_guests) {
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < count; i++) {
+        hak_tally_add(tally, refs[i].block, cached_to_free(refs[i].header, may_be_guests));
+    }
+}
+
+HAK_ALWAYS_INLINE void return_alike(struct tally *tally, const struct block_ref *refs) {
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < AT_ONCE; i++) {
+        (void)cached_to_free(refs[i].header, false);
+    }
+    hak_tally_add(tally, refs->block, AT_ONCE);
 }
 
 /* Blocks that were freed as they lie are added to the tally a line of entries at a time. */
-HAK_ALWAYS_INLINE void return_line(struct tally *tally, const struct block_ref *refs, bool may_be_guests) {
-    bool is_one_addition = are_alike(refs, may_be_guests);
-#pragma GCC unroll 4
-    for (unsigned i = 0; i < AT_ONCE; i++) {
-        if (is_one_addition) {
-            (void)cached_to_free(refs[i].header, false);
-        } else {
-            return_one(tally, &refs[i], may_be_guests);
-        }
-    }
-    if (is_one_addition) {
-        hak_tally_add(tally, refs->block, AT_ONCE);
-    }
-}
-
 HAK_ALWAYS_INLINE void return_refs(struct tally *tally, const struct block_ref *refs, unsigned count,
                                    bool may_be_guests) {
-    const struct block_ref *ref = refs, *end = refs + count;
-    for (; end - ref >= AT_ONCE; ref += AT_ONCE) {
-        return_line(tally, ref, may_be_guests);
+    for (; count >= AT_ONCE; refs += AT_ONCE, count -= AT_ONCE) {
+        if (are_alike(refs, may_be_guests)) {
+            return_alike(tally, refs);
+        } else {
+            return_each(tally, refs, AT_ONCE, may_be_guests);
+        }
     }
-    for (; ref != end; ref++) {
-        return_one(tally, ref, may_be_guests);
-    }
+    return_each(tally, refs, count, may_be_guests);
 }
 
 struct hak_returned hak_blocks_return(const struct block_ref *refs, unsigned count, uint32_t owner,

@@ -33,9 +33,9 @@ if have clang; then
     builds 'clang' CC=clang all debug
     expect 'clang runs' preloads libhakmem.so
     expect 'clang, debug, runs' preloads libhakmem-debug.so
-    copy_tests "$tree"
     builds 'clang without optimisation' CC=clang CFLAGS=-O0 LTO=0
     expect 'clang without optimisation runs' preloads libhakmem.so
+    copy_tests "$tree"
     builds 'clang, the test programs, with sanitizers too' -j2 CC=clang CXX=clang++ test-programs
     builds 'clang, the fuzzing programs' -j2 fuzz-programs
 else
