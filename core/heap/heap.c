@@ -192,6 +192,7 @@ static void give_pages_back(struct heap *heap) {
  * next. It counts as attached until it is in a list, so that the child of a fork finds it. */
 static void put_back(struct heap *heap, bool may_be_emptied) {
     heap->row = (struct spill_row){0};
+    heap->huge_watch = (struct huge_watch){0};
     hak_lock_acquire(&hak_heaps_lock);
     bool is_emptied = may_be_emptied && free_count >= FREE_HEAPS_KEPT;
     fold_counters_locked(heap, is_emptied);

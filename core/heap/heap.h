@@ -13,6 +13,7 @@
 #include "base/config.h"
 #include "heap/counters.h"
 #include "slab/blocks.h"
+#include "slab/huge.h"
 #include "slab/slab_list.h"
 
 #define HAK_WARM_SLABS_MAX 16u
@@ -110,8 +111,9 @@ struct heap {
     uint32_t looked_ms;        /* owner only: when the marks of all were looked at last, low bits */
     uint64_t unused;           /* owner only: mask of classes whose marks nobody had come to then */
     uint32_t guest_bytes_left; /* owner only: of guests, until a turn is due as for a new slab */
-    struct heap *next_free;    /* under the heaps lock */
-    _Atomic bool is_attached;  /* written under the heaps lock: some thread has it */
+    struct huge_watch huge_watch; /* owner only */
+    struct heap *next_free;       /* under the heaps lock */
+    _Atomic bool is_attached;     /* written under the heaps lock: some thread has it */
     /* From here on a line that others write. */
     _Alignas(HAK_CACHE_LINE_BYTES) struct slab_list remote; /* slabs that were full and got frees of others */
     _Atomic uint64_t remote_waits_since_ms;   /* 0 unless others have seen it wait: see sleepers.h */

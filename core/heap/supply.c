@@ -186,11 +186,15 @@ static struct slab *take_units(struct heap *heap, unsigned class_idx) {
 static struct slab *lease_new(struct heap *heap, unsigned class_idx) {
     struct front_counters *counters = &heap->classes[class_idx].counters;
     uint64_t births = hak_superslab_births();
+    uint64_t huge_births = hak_superslab_huge_births();
     struct slab *slab = take_units(heap, class_idx);
     if (slab == NULL) {
         return NULL;
     }
     HAK_COUNT(counters, new_superslabs, hak_superslab_births() != births);
+    if (hak_superslab_huge_births() != huge_births) {
+        hak_huge_watch_begin(&heap->huge_watch, hak_os_now_ns());
+    }
     if (slab->is_zero) {
         owe_turn(heap);
     }
@@ -315,11 +319,22 @@ static bool take_at_hand(struct heap *heap, unsigned class_idx, struct block_ref
     return true;
 }
 
+/* What the heap had of a new huge SuperSlab has been written to by now, or has been for a while. */
+static HAK_COLD void end_stretch(struct heap *heap) {
+    enum hak_huge_speed speed = hak_huge_watch_end_stretch(&heap->huge_watch, hak_os_now_ns());
+    if (speed != HAK_HUGE_UNKNOWN) {
+        hak_superslab_note_huge(speed);
+    }
+}
+
 static unsigned take(struct heap *heap, unsigned class_idx, struct block_ref *refs, unsigned want,
                      bool may_be_guests) {
     struct class_state *state = &heap->classes[class_idx];
     unsigned got = 0;
     state->is_used = true;
+    if (HAK_UNLIKELY(hak_huge_is_watched(&heap->huge_watch))) {
+        end_stretch(heap);
+    }
     while (got < want) {
         struct slab *slab = lease_warm(heap, class_idx);
         if (slab != NULL) {

@@ -30,6 +30,7 @@ HAK_CONTENDED struct hak_lock hak_superslab_lock = HAK_LOCK_INIT(HAK_RANK_SUPERS
 static struct {
     _Atomic size_t record_count; /* written under the lock */
     _Atomic uint64_t births;
+    _Atomic uint64_t huge_births;            /* of those, huge pages */
     _Atomic uintptr_t lowest_base;           /* where the next one would fit snugly */
     superslab_slot first[TABLE_FIRST_SLOTS]; /* written under the lock */
 } records;
@@ -153,10 +154,11 @@ static struct superslab *map_superslab(bool may_be_huge, uintptr_t *base) {
         return NULL;
     }
     hak_lock_acquire(&hak_superslab_lock);
-    s->is_huge = may_be_huge && hak_superslab_may_be_huge();
+    bool is_huge = may_be_huge && hak_superslab_may_be_huge();
+    s->is_huge = is_huge;
     s->is_prefaulted = hak_options.ss_prefault != HAK_PREFAULT_OFF;
     hak_lock_release(&hak_superslab_lock);
-    *base = map_memory(s->is_huge);
+    *base = map_memory(is_huge);
     if (*base == 0) {
         hak_lock_acquire(&hak_superslab_lock);
         hak_superslab_push_spare(s);
@@ -164,6 +166,9 @@ static struct superslab *map_superslab(bool may_be_huge, uintptr_t *base) {
         return NULL;
     }
     (void)hak_atomic_add_relaxed(&records.births, 1); /* relaxed: a statistic */
+    if (is_huge) {
+        (void)hak_atomic_add_relaxed(&records.huge_births, 1); /* relaxed: a statistic */
+    }
     return s;
 }
 
@@ -382,4 +387,14 @@ bool hak_superslab_has_dirty(void) {
 
 uint64_t hak_superslab_births(void) {
     return hak_atomic_load_relaxed(&records.births); /* relaxed: a statistic */
+}
+
+uint64_t hak_superslab_huge_births(void) {
+    return hak_atomic_load_relaxed(&records.huge_births); /* relaxed: a statistic */
+}
+
+void hak_superslab_note_huge(enum hak_huge_speed speed) {
+    hak_lock_acquire(&hak_superslab_lock);
+    hak_huge_pace_note(&hak_superslab_pool.huge_pace, speed);
+    hak_lock_release(&hak_superslab_lock);
 }

@@ -12,6 +12,7 @@
 #include "base/bits.h"
 #include "base/config.h"
 #include "os/lock.h"
+#include "slab/huge.h"
 #include "slab/slab.h"
 
 /* A unit that had no pages, of which no more than this was handed out since, is light: most of its pages hold
@@ -151,8 +152,12 @@ HAK_COLD void hak_superslab_visit_mapped(hak_range_visitor visitor, void *contex
 /* Whether the address lies in a SuperSlab that has memory. Goes through all of them: for rare paths. */
 HAK_COLD bool hak_superslab_covers(const void *pointer);
 
-/* SuperSlabs mapped since start. */
+/* SuperSlabs mapped since start, and those of them that are huge pages. */
 uint64_t hak_superslab_births(void);
+uint64_t hak_superslab_huge_births(void);
+
+/* How quickly one of these came. Slow: no lock held. */
+void hak_superslab_note_huge(enum hak_huge_speed speed);
 
 /*
  * For the child of a fork, alone in its process: puts the masks right where other threads were cut off

@@ -227,7 +227,7 @@ void hak_superslab_forget_thin(void) {
 }
 
 bool hak_superslab_may_be_huge(void) {
-    const struct superslab_pool *pool = &hak_superslab_pool;
+    struct superslab_pool *pool = &hak_superslab_pool;
     if (hak_options.thp != HAK_THP_AUTO) {
         return hak_options.thp == HAK_THP_ALWAYS;
     }
@@ -237,7 +237,8 @@ bool hak_superslab_may_be_huge(void) {
     /* Some have begun a moment ago, some are nearly through. */
     size_t begun_units = hak_atomic_load_relaxed(&hak_slab_begun_units) / 2; /* relaxed: a statistic */
     size_t unused_units = pool->huge_zero_units + begun_units + HAK_UNITS_PER_SUPERSLAB;
-    return unused_units <= (units_in_use() - pool->long_units) / HUGE_UNUSED_SHARE;
+    return unused_units <= (units_in_use() - pool->long_units) / HUGE_UNUSED_SHARE &&
+           hak_huge_pace_allows(&pool->huge_pace);
 }
 
 static size_t touched_by_thin_bytes(const struct superslab *s) {

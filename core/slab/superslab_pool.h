@@ -9,6 +9,7 @@
 
 #include "meta/classes.h"
 #include "slab/dirty.h"
+#include "slab/huge.h"
 #include "slab/ragged.h"
 #include "slab/retention.h"
 #include "slab/superslab.h"
@@ -45,6 +46,7 @@ struct superslab_pool {
     uint64_t maps_retry_ms;      /* no purge of these before that time: the last one failed (locked pages) */
     struct retention retention;
     struct hak_settled settled;
+    struct huge_pace huge_pace;
     struct ragged ragged;
 };
 extern struct superslab_pool hak_superslab_pool;
@@ -102,7 +104,8 @@ void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
  * Whether a new SuperSlab for slabs that take of huge ones what nobody has written to may be a huge page:
  * that stays within 5 % of what is in use, free units and half of what slabs in use may still hand out for
  * the first time. By HAKMEM_THP=auto slabs of blocks longer than an OS page count on neither side: they take
- * nothing of it, and what of them is in use may hold little memory.
+ * nothing of it, and what of them is in use may hold little memory. Nor may it while huge pages come slowly
+ * (huge.h).
  */
 bool hak_superslab_may_be_huge(void);
 
