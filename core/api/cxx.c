@@ -16,6 +16,7 @@
 #include "base/bits.h"
 #include "base/config.h"
 #include "heap/front.h"
+#include "heap/requests.h"
 
 /* ThreadSanitizer brings operators of its own. */
 #if !HAK_TSAN
@@ -107,20 +108,37 @@ HAK_INLINE void *new_nothrow(size_t bytes) {
     return hak_alloc_gate_or(bytes, new_nothrow_miss);
 }
 
-static void *new_aligned(size_t bytes, size_t alignment) {
+static HAK_NOINLINE void *new_aligned_miss(size_t bytes, size_t alignment) {
     if (HAK_UNLIKELY(!hak_is_pow2(alignment))) {
         hak_cxx_throw_bad_alloc();
     }
-    void *block = hak_aligned_alloc(alignment, bytes);
+    void *block = hak_request_aligned_slow(alignment, bytes);
     return HAK_LIKELY(block != NULL) ? block : new_slow(alignment, bytes);
 }
 
-static void *new_aligned_nothrow(size_t bytes, size_t alignment) {
+static HAK_NOINLINE void *new_aligned_nothrow_miss(size_t bytes, size_t alignment) {
     if (HAK_UNLIKELY(!hak_is_pow2(alignment))) {
         return NULL;
     }
-    void *block = hak_aligned_alloc(alignment, bytes);
+    void *block = hak_request_aligned_slow(alignment, bytes);
     return HAK_LIKELY(block != NULL) ? block : new_nothrow_slow(alignment, bytes);
+}
+
+HAK_INLINE void *new_aligned_or(size_t bytes, size_t alignment,
+                                void *(*miss)(size_t bytes, size_t alignment)) {
+    if (HAK_UNLIKELY(!hak_is_pow2(alignment))) {
+        return miss(bytes, alignment);
+    }
+    void *block = hak_take_aligned(alignment, bytes);
+    return HAK_LIKELY(block != NULL) ? block : miss(bytes, alignment);
+}
+
+HAK_INLINE void *new_aligned(size_t bytes, size_t alignment) {
+    return new_aligned_or(bytes, alignment, new_aligned_miss);
+}
+
+HAK_INLINE void *new_aligned_nothrow(size_t bytes, size_t alignment) {
+    return new_aligned_or(bytes, alignment, new_aligned_nothrow_miss);
 }
 
 /* A call of an operator of the program's that may throw. */

@@ -72,15 +72,24 @@ HAK_API void *aligned_alloc(size_t align, size_t bytes) {
     return hak_request_aligned(align, bytes);
 }
 
-HAK_API int posix_memalign(void **out, size_t align, size_t bytes) {
-    if (!hak_is_pow2(align) || align % sizeof(void *) != 0) {
-        return EINVAL;
-    }
+static HAK_NOINLINE int posix_memalign_slow(void **out, size_t align, size_t bytes) {
     int saved_errno = errno;
-    void *block = hak_request_aligned(align, bytes);
+    void *block = hak_request_aligned_slow(align, bytes);
     errno = saved_errno;
     if (block == NULL) {
         return ENOMEM;
+    }
+    *out = block;
+    return 0;
+}
+
+HAK_API int posix_memalign(void **out, size_t align, size_t bytes) {
+    if (HAK_UNLIKELY(!hak_is_pow2(align)) || HAK_UNLIKELY(align % sizeof(void *) != 0)) {
+        return EINVAL;
+    }
+    void *block = hak_take_aligned(align, bytes);
+    if (HAK_UNLIKELY(block == NULL)) {
+        return posix_memalign_slow(out, align, bytes);
     }
     *out = block;
     return 0;

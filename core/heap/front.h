@@ -236,6 +236,29 @@ HAK_ALWAYS_INLINE void *hak_alloc_gate(size_t bytes) {
     return hak_alloc_gate_or(bytes, hak_alloc_slow);
 }
 
+/*
+ * The top block of the class that `bytes` rounded up to a multiple of `align`, a power of two, has, if the
+ * block lies at one: those of most classes all do (requests.c), guests need not. Else NULL, and nothing has
+ * been done. What rounds up to more than there can be comes to 0, and is as none.
+ */
+HAK_ALWAYS_INLINE void *hak_take_aligned(size_t align, size_t bytes) {
+    size_t last_byte = hak_round_up(bytes, align) - 1;
+    if (HAK_UNLIKELY(last_byte >= HAK_MID_MAX_BYTES) || HAK_UNLIKELY(hak_tls.until_slow <= 0)) {
+        return NULL;
+    }
+    size_t live_header = hak_live_of_slot[last_byte >> HAK_SIZE_SHIFT];
+    struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
+    void *block = top->block;
+    if (HAK_UNLIKELY(block == NULL) || HAK_UNLIKELY(!hak_is_aligned((uintptr_t)block, align))) {
+        return NULL;
+    }
+    hak_tls.until_slow--;
+    live_header = hak_in_register(live_header);
+    hak_drop_top(live_header);
+    hak_cached_to_live(top->header, live_header);
+    return block;
+}
+
 HAK_ALWAYS_INLINE void *hak_calloc_gate(size_t count, size_t each_bytes) {
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, each_bytes, &bytes))) {

@@ -68,7 +68,7 @@ static HAK_NOINLINE void *in_place_of_guest(void *guest, size_t class_bytes) {
     return hak_alloc_no_guest(class_bytes);
 }
 
-void *hak_request_aligned(size_t align, size_t bytes) {
+HAK_NOINLINE void *hak_request_aligned_slow(size_t align, size_t bytes) {
     if (align <= HAK_ALIGN_BYTES) {
         return hak_alloc_gate(bytes);
     }
@@ -82,6 +82,14 @@ void *hak_request_aligned(size_t align, size_t bytes) {
     void *block = hak_alloc_gate(class_bytes);
     return HAK_LIKELY(hak_is_aligned((uintptr_t)block, align)) ? block
                                                                : in_place_of_guest(block, class_bytes);
+}
+
+void *hak_request_aligned(size_t align, size_t bytes) {
+    void *at_hand = hak_take_aligned(align, bytes);
+    if (HAK_LIKELY(at_hand != NULL)) {
+        return at_hand;
+    }
+    return hak_request_aligned_slow(align, bytes);
 }
 
 /* ---- realloc ----------------------------------------------------------------------------------- */

@@ -12,6 +12,9 @@
 /* A block at a multiple of `align`, a power of two; NULL with errno ENOMEM when there is no memory. */
 void *hak_request_aligned(size_t align, size_t bytes);
 
+/* The same for who has found none at hand (hak_take_aligned()). */
+void *hak_request_aligned_slow(size_t align, size_t bytes);
+
 /* The block size of the smallest class that holds `bytes` and whose every block is aligned; 0 if there is
  * none. */
 size_t hak_request_class_bytes(size_t align, size_t bytes);
