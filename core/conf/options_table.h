@@ -70,6 +70,8 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     NUMBER(CHECK_QUARANTINE_MB, check_quarantine_mb, 32, 0, 1048576, "MB",                                   \
            "of freed blocks that checked mode keeps from use, to find writes to them")                       \
     NUMBER(CHECK_FRAMES, check_frames, 12, 0, 32, "frames", "of a call stack that checked mode keeps")       \
+    FLAG(CHECK_CLAIMS, check_claims, true,                                                                   \
+         "checked mode holds sizes and alignments that frees state against what was asked for")              \
     NUMBER(CHECK_LEAKS, check_leaks, 0, 0, 10000, "places",                                                  \
            "where what is still allocated at exit came from: listed in checked mode, most bytes first")      \
     NUMBER(GUARD_SAMPLE, guard_sample, 0, 0, 1000000000, "allocations",                                      \

@@ -78,6 +78,15 @@ stated='' written=''
 [[ $ran -eq 0 || -s $TMPDIR/failed ]] || fail failing_calls 'no call was made to fail'
 unset TEST_FAIL HAKMEM_GUARD_SAMPLE
 if [[ $# -eq 0 ]]; then
+    for case in wrong_size_of_delete wrong_size_of_free_sized wrong_alignment_of_delete; do
+        stated=$(HAKMEM_CHECK=1 HAKMEM_CHECK_CLAIMS=0 LD_PRELOAD=$TEST_SO "$TEST_PLAIN/misuse/checked_faults" "$case" 2>"$TMPDIR/stderr")
+        written=$(<"$TMPDIR/stderr")
+        if [[ $stated == *survived* && -z $written ]]; then
+            passed=$((passed + 1))
+        else
+            fail "$case" 'it was not to be looked at'
+        fi
+    done
     # By hand: a word that the name of one case has, in one of the two programs alone.
     written=$("${BASH_SOURCE[0]}" usable_size_of_nothing 2>&1)
     if [[ $written == '1 passed, 0 failed, 0 skipped' ]]; then
