@@ -73,6 +73,9 @@ HAK_API void *aligned_alloc(size_t align, size_t bytes) {
 }
 
 static HAK_NOINLINE int posix_memalign_slow(void **out, size_t align, size_t bytes) {
+    if (!hak_is_pow2(align) || align < sizeof(void *)) {
+        return EINVAL;
+    }
     int saved_errno = errno;
     void *block = hak_request_aligned_slow(align, bytes);
     errno = saved_errno;
@@ -84,8 +87,8 @@ static HAK_NOINLINE int posix_memalign_slow(void **out, size_t align, size_t byt
 }
 
 HAK_API int posix_memalign(void **out, size_t align, size_t bytes) {
-    if (HAK_UNLIKELY(!hak_is_pow2(align)) || HAK_UNLIKELY(align % sizeof(void *) != 0)) {
-        return EINVAL;
+    if (HAK_UNLIKELY(align < sizeof(void *)) || HAK_UNLIKELY(!hak_is_pow2(align))) {
+        return posix_memalign_slow(out, align, bytes);
     }
     void *block = hak_take_aligned(align, bytes);
     if (HAK_UNLIKELY(block == NULL)) {

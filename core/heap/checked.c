@@ -265,9 +265,6 @@ void hak_checked_die_if_invalid(const char *function, const void *pointer) {
 static void check_claim(const char *function, const struct hak_record *record, struct hak_claim claim) {
     struct hak_finding finding = {.record = *record};
     size_t align = (size_t)1 << record->align_shift;
-    if (!hak_options.check_claims) {
-        return;
-    }
     if (claim.bytes != HAK_CLAIMS_NO_SIZE && claim.bytes != record->bytes) {
         finding.fault = HAK_FAULT_WRONG_SIZE;
         hak_finding_die(function, &finding);
@@ -297,7 +294,9 @@ void hak_checked_free(void *block, const char *function, struct hak_claim claim)
     if (hak_finding_in(&record, &finding)) {
         hak_finding_die(function, &finding);
     }
-    check_claim(function, &record, claim);
+    if (hak_options.check_claims) {
+        check_claim(function, &record, claim);
+    }
     quarantine(&record, function);
 }
 

@@ -237,24 +237,26 @@ HAK_ALWAYS_INLINE void *hak_alloc_gate(size_t bytes) {
 }
 
 /*
- * The top block of the class that `bytes` rounded up to a multiple of `align`, a power of two, has, if the
- * block lies at one: those of most classes all do (requests.c), guests need not. Else NULL, and nothing has
- * been done. What rounds up to more than there can be comes to 0, and is as none.
+ * The top block of the class that `bytes` rounded up to a multiple of `align`, a power of two, has, if that
+ * class's blocks lie at such multiples and this one does: guests need not. Else NULL, and nothing has been
+ * done. What rounds up to more than there can be comes to 0, and is as none.
  */
 HAK_ALWAYS_INLINE void *hak_take_aligned(size_t align, size_t bytes) {
     size_t last_byte = hak_round_up(bytes, align) - 1;
     if (HAK_UNLIKELY(last_byte >= HAK_MID_MAX_BYTES) || HAK_UNLIKELY(hak_tls.until_slow <= 0)) {
         return NULL;
     }
-    size_t live_header = hak_live_of_slot[last_byte >> HAK_SIZE_SHIFT];
+    size_t live_header = hak_in_register(hak_live_of_slot[last_byte >> HAK_SIZE_SHIFT]);
+    if (HAK_UNLIKELY(!hak_is_aligned(hak_class_block_bytes[live_header - HAK_HEADER_LIVE], align))) {
+        return NULL;
+    }
     struct block_ref *top = hak_tls.top[live_header - HAK_HEADER_LIVE] - 1;
     void *block = top->block;
     if (HAK_UNLIKELY(block == NULL) || HAK_UNLIKELY(!hak_is_aligned((uintptr_t)block, align))) {
         return NULL;
     }
-    hak_tls.until_slow--;
-    live_header = hak_in_register(live_header);
     hak_drop_top(live_header);
+    hak_tls.until_slow--; /* read anew: a register less all the way here */
     hak_cached_to_live(top->header, live_header);
     return block;
 }

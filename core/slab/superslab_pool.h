@@ -105,7 +105,7 @@ void hak_superslab_none_to_hot(struct superslab *superslab, uintptr_t base);
  * that stays within 5 % of what is in use, free units and half of what slabs in use may still hand out for
  * the first time. By HAKMEM_THP=auto slabs of blocks longer than an OS page count on neither side: they take
  * nothing of it, and what of them is in use may hold little memory. Nor may it while huge pages come slowly
- * (huge.h).
+ * (huge.h): to be asked once for each that is mapped, since those are counted.
  */
 bool hak_superslab_may_be_huge(void);
 

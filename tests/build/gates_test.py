@@ -34,9 +34,9 @@ MOST = {
 }
 # The same of blocks that are to be aligned, which need not begin a cache line.
 MOST_ALIGNED = {
-    "aligned_alloc": 33,
-    "posix_memalign": 35,
-    "_ZnwmSt11align_val_t": 32,
+    "aligned_alloc": 34,
+    "posix_memalign": 36,
+    "_ZnwmSt11align_val_t": 35,
 }
 MOVES = "hak_block_refs_move"
 FREES = ("free", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
@@ -112,6 +112,8 @@ def main():
             complaint = f"{len(path)} instructions, {most} are enough"
         if complaint is None and name in MOST and addresses[name] % LINE_BYTES != 0:
             complaint = f"begins at {addresses[name]:x}, within a cache line"
+        if complaint is None and not any("%fs:" in operands for _, _, operands in path):
+            complaint = "returns without the thread's caches: that is no hit"
         prefetched = [operands for _, mnemonic, operands in path if mnemonic.startswith("prefetch")]
         if complaint is None and prefetched != (["(%rdi)"] if name in FREES else []):
             complaint = f"prefetches {prefetched or 'nothing'}"

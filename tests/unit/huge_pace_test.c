@@ -4,8 +4,6 @@
  *
  * suite: limit 60 s
  */
-#include "conf/options.h"
-#include "os/os.h"
 #include "slab/huge.h"
 #include "slab/superslab.h"
 #include "support/clock.h"
