@@ -538,6 +538,24 @@ static void a_block_that_grows_into_another_leaf_is_cut_there(void **state) {
     check_all_freed();
 }
 
+static void where_no_leaf_can_be_mapped_nothing_of_the_growth_stays(void **state) {
+    (void)state;
+    keep_everything();
+    char *p = alloc_at(new_leaf_end() - 10 * MIB, 5 * MIB);
+    pattern_fill(p, 5 * MIB, 1);
+    arm_faults(2, 2); /* the first makes the kernel mapping longer, the second maps the leaf */
+    char *moved = resize(p, 20 * MIB);
+    assert_in_range(disarm_faults(), 3, 100);
+    assert_ptr_not_equal(moved, p);
+    assert_true(pattern_holds(moved, 5 * MIB, 1));
+    unsigned char is_resident;
+    assert_int_equal(mincore(p + 5 * MIB, 1, &is_resident), -1); /* nothing is mapped there */
+    assert_int_equal(usable(moved), 20 * MIB);
+    check_sound();
+    release(moved);
+    check_all_freed();
+}
+
 /* A piece with an end where no word can be stored is left alone rather than given whole for less. */
 static void what_cannot_be_cut_is_no_fit(void **state) {
     (void)state;
@@ -1112,6 +1130,7 @@ int main(void) {
         TEST(a_long_kept_piece_is_cut_and_becomes_whole_again),
         TEST(a_piece_across_two_registry_leaves_is_cut_like_any),
         TEST(a_block_that_grows_into_another_leaf_is_cut_there),
+        TEST(where_no_leaf_can_be_mapped_nothing_of_the_growth_stays),
         TEST(what_cannot_be_cut_is_no_fit),
         TEST(too_short_a_piece_is_moved_where_it_can_be_longer),
         TEST(only_more_than_a_quarter_is_worth_cutting_off),
