@@ -255,7 +255,8 @@ void hak_records_forget(bool (*is_lost)(const void *block)) {
     for (unsigned i = 0; i < SHARDS; i++) {
         for (size_t k = 0; k < shards[i].capacity; k++) {
             struct hak_record *record = &shards[i].entries[k];
-            if (record->state == HAK_RECORD_QUARANTINED && is_lost((const void *)record->address)) {
+            bool is_freed = record->state == HAK_RECORD_QUARANTINED || record->state == HAK_RECORD_FREEING;
+            if (record->address != 0 && is_freed && is_lost((const void *)record->address)) {
                 record->state = HAK_RECORD_RELEASED;
             }
         }

@@ -76,7 +76,9 @@ int hak_records_visit(hak_record_visitor visitor, void *context);
  * the visitor as above. */
 void hak_records_visit_mapped(hak_range_visitor visitor, void *context);
 
-/* QUARANTINED -> RELEASED for each block for which is_lost() is true: in the child of a fork, alone. */
+/* QUARANTINED or FREEING -> RELEASED for each block for which is_lost() is true: in the child of a fork,
+ * alone.
+ */
 void hak_records_forget(bool (*is_lost)(const void *block));
 
 /* For fork: every lock of this file. */

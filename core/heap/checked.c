@@ -361,9 +361,13 @@ void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
     return moved;
 }
 
-size_t hak_checked_bytes(const void *block, size_t otherwise) {
+bool hak_checked_is_live(const void *block, size_t *bytes) {
     struct hak_record record;
-    return hak_records_get(block, &record) && record.state == HAK_RECORD_LIVE ? record.bytes : otherwise;
+    if (!hak_records_get(block, &record) || is_stale(&record)) {
+        return true;
+    }
+    *bytes = record.bytes;
+    return record.state == HAK_RECORD_LIVE;
 }
 
 bool hak_checked_owns(const void *pointer) {
@@ -392,10 +396,19 @@ void hak_checked_end(void) {
     }
 }
 
+/* What a thread was freeing that is gone is free, however far it had come. */
+static bool is_freed_in_slab(const void *block) {
+    if (is_in_slab(block)) {
+        mark_inline(block, false);
+        return true;
+    }
+    return false;
+}
+
 void hak_checked_child_begin(void) {
     if (hak_keeps_records()) {
         hak_quarantine_forget(is_in_slab);
-        hak_records_forget(is_in_slab);
+        hak_records_forget(is_freed_in_slab);
     }
 }
 

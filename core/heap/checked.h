@@ -35,8 +35,9 @@ void *hak_checked_realloc(const char *function, void *block, size_t bytes);
 void hak_checked_die_if_invalid(const char *function, const void *pointer);
 
 size_t hak_checked_usable(const char *function, const void *block);
-/* The size of a live block; `otherwise` when it has no record. */
-size_t hak_checked_bytes(const void *block, size_t otherwise);
+/* Whether a block that is live to the rest of the heap is not being freed; *bytes becomes its size, if it has
+ * a record. */
+bool hak_checked_is_live(const void *block, size_t *bytes);
 
 bool hak_checked_owns(const void *pointer);
 
@@ -49,7 +50,8 @@ void hak_checked_end(void);
 /* Empties the quarantine: when memory is short. */
 void hak_checked_empty_quarantine(void);
 
-/* In the child of a fork whose header maps will be rebuilt, which frees what is quarantined in slabs. */
+/* In the child of a fork whose header maps will be rebuilt, which frees what is quarantined in slabs, and
+ * what threads that are gone were freeing there. */
 void hak_checked_child_begin(void);
 
 /* The live blocks that lie between guard pages: visited as by hak_heap_walk(), and counted. */

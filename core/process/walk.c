@@ -49,11 +49,11 @@ struct block_walk {
     void *context;
 };
 
-/* A block of ordinary make, which checked mode may have given less of. */
+/* A block of ordinary make, which checked mode may have given less of, or have begun to free. */
 static int visit_block(void *block, size_t usable_bytes, void *context) {
     const struct block_walk *walk = context;
-    usable_bytes = hak_is_checked() ? hak_checked_bytes(block, usable_bytes) : usable_bytes;
-    return walk->visitor(block, usable_bytes, walk->context);
+    bool is_live = !hak_is_checked() || hak_checked_is_live(block, &usable_bytes);
+    return is_live ? walk->visitor(block, usable_bytes, walk->context) : 0;
 }
 
 static int visit_live_blocks(struct slab *slab, void *context) {
