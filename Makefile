@@ -6,7 +6,8 @@
 #
 # Options, on the command line: NATIVE=1 (-march=native), HAKMEM_DEBUG_COUNTERS=1 (per-hit counters in a release
 # build), CC=clang, LTO=0 or 1, V=1 (show commands), CFLAGS= CPPFLAGS= LDFLAGS= (added to hakmem's own), and for
-# installing PREFIX= LIBDIR= INCLUDEDIR= DESTDIR=.
+# installing PREFIX= LIBDIR= INCLUDEDIR= DESTDIR=. `make install` wants the options that `make` was given, or it builds
+# anew. `make -n` and `make -q` take everything for out of date: only a recipe looks whether flags have changed.
 
 # Bottom-up: a file may include files of its own floor and of those to the left. tests/checks/layers.py reads this.
 FLOORS := base os conf meta slab large check heap process api
@@ -183,9 +184,11 @@ libhakmem-debug.so: $(objects_debug) $(SO_LAYOUT) build/debug/link build/debug/f
 
 build/aarch64/libhakmem.so: $(objects_aarch64) $(SO_LAYOUT) build/aarch64/link build/aarch64/flags
 	$(call link_so,aarch64)
+	$(Q)ln -sf $(@F) $(@D)/$(SONAME)
 
 build/musl/libhakmem.so: $(objects_musl) $(SO_LAYOUT) build/musl/link build/musl/flags
 	$(call link_so,musl)
+	$(Q)ln -sf $(@F) $(@D)/$(SONAME)
 
 build/archive/libhakmem.a: $(static_objects_archive) build/archive/link build/archive/flags
 	$(call merge,archive)
@@ -216,8 +219,8 @@ demo: libhakmem.so ## builds hakmem and runs a real program on it and on libc, t
 
 # ---- installing ---------------------------------------------------------------------------------------------
 
-LIB     = $(DESTDIR)$(LIBDIR)
-INCLUDE = $(DESTDIR)$(INCLUDEDIR)
+LIB     = '$(DESTDIR)$(LIBDIR)'
+INCLUDE = '$(DESTDIR)$(INCLUDEDIR)'
 
 .PHONY: install uninstall
 install: all ## the library, the header and hakmem.pc below PREFIX (/usr/local)
@@ -229,7 +232,7 @@ install: all ## the library, the header and hakmem.pc below PREFIX (/usr/local)
 	install -m 644 include/hakmem.h $(INCLUDE)/hakmem.h
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' 'Name: hakmem' \
 	    'Description: A memory allocator in place of malloc' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -lhakmem' 'Cflags: -I$${includedir}' > $(LIB)/pkgconfig/hakmem.pc
+	    'Libs: -L$${libdir} -lhakmem' 'Libs.private: -pthread' 'Cflags: -I$${includedir}' > $(LIB)/pkgconfig/hakmem.pc
 
 uninstall: ## removes what install put there
 	rm -f $(LIB)/libhakmem.so.$(VERSION) $(LIB)/$(SONAME) $(LIB)/libhakmem.so $(LIB)/libhakmem.a \

@@ -64,6 +64,7 @@ size_t hak_usable_size(const void *block);
  * The usable size that a block of `bytes` bytes would have: asking for that much instead wastes nothing.
  * Where kept memory is reused, a block above 32 KiB may turn out to have more: as a rule an eighth at most,
  * seldom as much again, 1 MiB in all; one of 1 MiB and more less than a quarter and less than 1 MiB.
+ * In checked mode, and for blocks that HAKMEM_GUARD_SAMPLE picks, it is what was asked for.
  * `bytes` itself if no such block can exist.
  */
 size_t hak_good_size(size_t bytes);
@@ -90,8 +91,7 @@ bool hak_trim(size_t keep_bytes);
  */
 bool hak_defrag_hint(const void *block);
 
-/* ---- statistics
- * -------------------------------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------------------- */
 
 #define HAK_STATS_VERSION 1
 #define HAK_STATS_CLASSES 44
@@ -106,7 +106,10 @@ struct hak_class_stats {
     size_t free_blocks;     /* in the slabs, never used ones counted in */
 };
 
-/* All figures are bytes unless named otherwise. mapped_bytes is what the kernel counts in Size for hakmem. */
+/*
+ * All figures are bytes unless named otherwise. mapped_bytes is what the kernel counts in Size for hakmem.
+ * What no slab has of SuperSlabs counts in mapped_bytes and resident_bytes alone.
+ */
 struct hak_stats {
     uint32_t version;      /* in: HAK_STATS_VERSION */
     uint32_t struct_bytes; /* in: sizeof(struct hak_stats) */

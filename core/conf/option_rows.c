@@ -134,7 +134,7 @@ void hak_option_put_values(const struct hak_option_row *row, struct text *text) 
         hak_text_string(text, "0|1");
         break;
     case HAK_OPTION_PATH:
-        hak_text_string(text, "path, - for stderr");
+        hak_text_string(text, "path, - for stderr, off");
         break;
     case HAK_OPTION_CHOICE:
         hak_text_string(text, row->words);

@@ -102,7 +102,7 @@ static bool parse_choice(const char *text, const struct hak_option_row *row, uin
 
 /* Stores the path, "-" for stderr, "" for none. False when it is too long. */
 static bool parse_path(const char *text, char *out) {
-    if (strcmp(text, "0") == 0) {
+    if (strcmp(text, "0") == 0 || strcmp(text, "off") == 0) {
         text = "";
     } else if (strcmp(text, "1") == 0) {
         text = HAK_OPTION_PATH_STDERR;

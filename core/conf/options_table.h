@@ -64,7 +64,7 @@ enum hak_prefault { HAK_PREFAULT_OFF, HAK_PREFAULT_POPULATE, HAK_PREFAULT_TOUCH 
     FLAG(TINY_FRONT_METRICS, tiny_front_metrics, false,                                                      \
          "cache hits and misses and what followed them, per class, on stderr at exit")                       \
     PATH(TINY_FRONT_DUMP, tiny_front_dump,                                                                   \
-         "the same as CSV into this file at exit; %p in it is the process id")                               \
+         "the same as CSV into this file, no symbolic link, at exit; %p in it is the process id")            \
     FLAG(CHECK, check, !HAKMEM_BUILD_RELEASE,                                                                \
          "checked mode: red zones, quarantine, call stacks; 1 in the debug flavour")                         \
     NUMBER(CHECK_QUARANTINE_MB, check_quarantine_mb, 32, 0, 1048576, "MB",                                   \

@@ -152,6 +152,10 @@ expect 'the soname leads to the library' test "$(readlink -f "$prefix/lib/libhak
 expect 'DESTDIR stands before PREFIX' make -C "$tree" CC="$CC" DESTDIR="$TMPDIR/stage" PREFIX=/opt/hak install
 expect 'and holds the same files' test "$(installed "$TMPDIR/stage/opt/hak")" = "$wanted"
 expect_not 'which do not name it' grep -q stage "$TMPDIR/stage/opt/hak/lib/pkgconfig/hakmem.pc"
+expect 'DESTDIR may have a blank in it' make -C "$tree" CC="$CC" DESTDIR="$TMPDIR/a stage" PREFIX=/opt/hak install
+expect 'which the files lie behind' test "$(installed "$TMPDIR/a stage/opt/hak")" = "$wanted"
+expect 'and are removed from' make -C "$tree" CC="$CC" DESTDIR="$TMPDIR/a stage" PREFIX=/opt/hak uninstall
+expect 'all of them' test -z "$(installed "$TMPDIR/a stage/opt/hak")"
 expect 'LIBDIR moves the libraries' make -C "$tree" CC="$CC" PREFIX="$TMPDIR/multi" LIBDIR="$TMPDIR/multi/lib/x" install
 expect 'all of them' test -s "$TMPDIR/multi/lib/x/libhakmem.a" -a -s "$TMPDIR/multi/lib/x/pkgconfig/hakmem.pc"
 

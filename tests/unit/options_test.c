@@ -240,6 +240,8 @@ static void test_paths(void **state) {
     assert_string_equal(options.tiny_front_dump, HAK_OPTION_PATH_STDERR);
     parse("HAKMEM_TINY_FRONT_DUMP=0", NULL, NULL);
     assert_string_equal(options.tiny_front_dump, "");
+    parse("HAKMEM_TINY_FRONT_DUMP=off", NULL, NULL); /* as the table says */
+    assert_string_equal(options.tiny_front_dump, "");
     strcpy(entry, "HAKMEM_TINY_FRONT_DUMP=");
     size_t name_bytes = strlen(entry);
     memset(entry + name_bytes, 'p', HAK_OPTION_PATH_BYTES - 1);
