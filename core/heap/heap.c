@@ -188,6 +188,18 @@ static void give_pages_back(struct heap *heap) {
     }
 }
 
+/* The heap whose end is of interest; const once threads exist. */
+static const struct heap *watched;
+HAK_READ_MOSTLY static _Atomic bool watched_has_ended;
+
+void hak_heap_watch_end(const struct heap *heap) {
+    watched = heap;
+}
+
+bool hak_heap_watched_has_ended(void) {
+    return hak_atomic_load_relaxed(&watched_has_ended); /* relaxed: seen at some later time */
+}
+
 /* The counterpart of obtain(): a flushed heap becomes anybody's. Some keep their pages for those who come
  * next. It counts as attached until it is in a list, so that the child of a fork finds it. */
 static void put_back(struct heap *heap, bool may_be_emptied) {
@@ -204,6 +216,9 @@ static void put_back(struct heap *heap, bool may_be_emptied) {
     struct heap **list = is_emptied ? &emptied_heaps : &free_heaps;
     free_count += !is_emptied;
     set_attached_locked(heap, false);
+    if (heap == watched) {
+        hak_hint_set(&watched_has_ended, true);
+    }
     heap->next_free = *list;
     *list = heap;
     hak_lock_release(&hak_heaps_lock);

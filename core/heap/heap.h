@@ -154,6 +154,11 @@ extern struct block_ref hak_no_cache[2];
  */
 struct heap *hak_heap_attach(void);
 
+/* Before there are threads: the end of the thread that has this heap is of interest. Later: whether it has
+ * given it back, whoever has it now. */
+void hak_heap_watch_end(const struct heap *heap);
+bool hak_heap_watched_has_ended(void);
+
 /* Fills the caller's heap's caches as HAKMEM_TINY_PREWARM_ asks; what they hold already counts. */
 void hak_heap_prewarm(struct heap *heap);
 

@@ -13,18 +13,6 @@
 #define PERIOD_MS    100u
 #define RAGGED_TURNS 8u /* in each: some 1 % of a processor's time */
 
-/* The main thread's, as long as it lives. */
-static const struct heap *main_heap;
-
-/*
- * A main thread that ends by itself leaves the end of the process to the last thread, which must not be this
- * one. Who gets its heap then, if not this thread, ends in its turn.
- */
-static bool main_has_ended(void) {
-    return hak_tls.heap == main_heap ||
-           !hak_atomic_load_relaxed(&main_heap->is_attached); /* relaxed: seen at some later time */
-}
-
 static void give_back(void) {
     hak_release_help();
     hak_purge_help();
@@ -32,7 +20,9 @@ static void give_back(void) {
 
 static void *serve(void *unused) {
     (void)hak_heap_attach(); /* so that the child of a fork knows that somebody may have been purging */
-    while (!main_has_ended()) {
+    /* A main thread that ends by itself leaves the end of the process to the last thread, not to be this one.
+     */
+    while (!hak_heap_watched_has_ended()) {
         hak_os_sleep_ms(PERIOD_MS);
         give_back();
         for (unsigned i = 0; i < RAGGED_TURNS && hak_ragged_is_waiting(); i++) {
@@ -46,8 +36,9 @@ static void *serve(void *unused) {
 }
 
 void hak_background_start(void) {
-    main_heap = hak_heap_attach();
+    const struct heap *main_heap = hak_heap_attach();
     if (main_heap != NULL) {
+        hak_heap_watch_end(main_heap);
         hak_retention_set_helper(hak_os_start_thread("hakmem", serve) == 0);
     }
 }

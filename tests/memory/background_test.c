@@ -159,8 +159,35 @@ static int end_main_first(void) {
     pthread_exit(NULL);
 }
 
+static pthread_key_t late_key;
+
+/* A heap that a thread gets in the second round of its destructors it may keep for good. */
+static void allocate_late(void *round) {
+    if (round == &late_key) {
+        CHECK(pthread_setspecific(late_key, &late_key + 1) == 0);
+        return;
+    }
+    free(malloc(10));
+    CHECK(write(STDOUT_FILENO, "the heir\n", 9) == 9);
+}
+
+static void *inherit(void *unused) {
+    usleep(30000); /* the helper looks every 100 ms */
+    CHECK(pthread_setspecific(late_key, &late_key) == 0);
+    return unused;
+}
+
+static int leave_the_heap_to_an_heir(void) {
+    pthread_t thread;
+    CHECK(pthread_key_create(&late_key, allocate_late) == 0);
+    CHECK(pthread_create(&thread, NULL, inherit, NULL) == 0 && pthread_detach(thread) == 0);
+    pthread_exit(NULL);
+}
+
 static int run_mode(const char *mode) {
     switch (mode[0]) {
+    case 'i':
+        return leave_the_heap_to_an_heir();
     case 't':
         return print_threads();
     case 'f':
@@ -216,6 +243,12 @@ static void it_does_not_keep_the_process(void **state) {
     (void)state;
     REQUIRE_HAK();
     assert_string_equal(output_of("main-ends", "HAKMEM_BACKGROUND=1"), "the last thread\n");
+}
+
+static void nor_does_a_thread_that_keeps_mains_heap(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_string_equal(output_of("inherited", "HAKMEM_BACKGROUND=1"), "the heir\n");
 }
 
 static void it_lets_the_raised_floor_of_an_idle_process_fall(void **state) {
@@ -304,6 +337,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_thread_has_a_name_and_takes_no_signal),
         cmocka_unit_test(the_child_of_a_fork_has_none),
         cmocka_unit_test(it_does_not_keep_the_process),
+        cmocka_unit_test(nor_does_a_thread_that_keeps_mains_heap),
         cmocka_unit_test(it_lets_the_raised_floor_of_an_idle_process_fall),
         cmocka_unit_test(it_gives_back_pages_between_survivors),
         cmocka_unit_test(what_is_freed_at_once_waits_for_it),
