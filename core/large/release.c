@@ -266,7 +266,7 @@ struct trim {
     size_t keep_bytes;
     size_t given_bytes;
     size_t tries_left; /* for pieces that cannot be unmapped: none of them is asked for ever */
-    unsigned refusals; /* of purges, in a row */
+    unsigned refusals; /* of purges, or purges that gave nothing, in a row */
 };
 
 /* One step; false when there is nothing more to do, or nothing more that can be done. */
@@ -287,10 +287,13 @@ static bool trim_step(struct trim *trim) {
     unsigned calls_left = HAK_PURGE_STEP_CALLS; /* of each step */
     enum outcome outcome = carry_out(&step, &calls_left);
     hak_lock_acquire(&hak_large_lock);
-    trim->given_bytes += settle(&step, outcome, hak_retain.touched_ms);
+    size_t given_bytes = settle(&step, outcome, hak_retain.touched_ms);
+    trim->given_bytes += given_bytes;
     hak_lock_release(&hak_large_lock);
     trim->tries_left -= step.mapping != NULL && outcome != UNMAPPED && trim->tries_left != 0;
-    trim->refusals = outcome == FAILED ? trim->refusals + 1 : 0;
+    /* What was clean and could not be unmapped stands where it stood. */
+    bool is_in_vain = outcome == FAILED || (outcome == PURGED && given_bytes == 0 && trim->tries_left == 0);
+    trim->refusals = is_in_vain ? trim->refusals + 1 : 0;
     return trim->refusals < TRIM_REFUSALS_MAX;
 }
 

@@ -1064,6 +1064,32 @@ static void all_system_calls_from_one_on_may_fail(void **state) {
     check_sound();
 }
 
+/* A purge that gives nothing, again and again, is no progress. */
+static void a_trim_ends_where_nothing_can_be_given(void **state) {
+    (void)state;
+    keep_everything();
+    char *run = must_alloc(500 * KIB);
+    char *wall = must_alloc(40 * KIB);
+    char *block = must_alloc(2 * MIB);
+    use(block, 2 * MIB);
+    os_faults.is_unmapping_refused = true;
+    os_faults.locked[0] = run + 100 * KIB;
+    release(run);
+    release(block);
+    unsigned old_alarm = alarm(10);
+    (void)hak_large_trim(0);
+    alarm(old_alarm);
+    assert_in_range(hak_large_count().dirty_bytes, 1, hak_os_page_round(500 * KIB)); /* the locked run */
+    check_sound();
+    os_faults.is_unmapping_refused = false;
+    os_faults.locked[0] = NULL;
+    (void)hak_large_trim(0);
+    assert_int_equal(hak_large_count().dirty_bytes, 0);
+    assert_int_equal(hak_large_count().kept_bytes, 0);
+    release(wall);
+    check_all_freed();
+}
+
 static void what_cannot_be_unmapped_is_purged_and_used_again(void **state) {
     (void)state;
     enum { BLOCKS = 90 };
@@ -1110,6 +1136,7 @@ int main(void) {
         TEST(wrong_pointers_end_in_their_line),
         TEST(every_system_call_may_fail),
         TEST(all_system_calls_from_one_on_may_fail),
+        TEST(a_trim_ends_where_nothing_can_be_given),
         TEST(what_cannot_be_unmapped_is_purged_and_used_again),
     };
     const struct CMUnitTest for_pages_of_the_kernel[] = {
