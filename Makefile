@@ -159,10 +159,11 @@ $(foreach flavour,$(FLAVOURS),$(eval $(call rules_of,$(flavour))))
 .PHONY: FORCE
 FORCE:
 
-# $(call link_so,FLAVOUR)
+# $(call link_so,FLAVOUR). Programs that are linked with it look for it by its soname.
 define link_so
 $(call say,LD,$@)
 $(Q)$(compile_$1) $(WERROR) $(objects_$1) $(SO_LINK_FLAGS) $(LDFLAGS) -o $@
+$(Q)ln -sf $(if $(filter build/%,$@),$(@F),../../$@) build/$1/$(SONAME)
 endef
 
 # One object in the archive: a program gets all of hakmem or nothing, never its malloc with libc's realloc.
@@ -176,19 +177,15 @@ endef
 
 libhakmem.so: $(objects_release) $(SO_LAYOUT) build/release/link build/release/flags
 	$(call link_so,release)
-	$(Q)ln -sf ../../$@ build/release/$(SONAME)
 
 libhakmem-debug.so: $(objects_debug) $(SO_LAYOUT) build/debug/link build/debug/flags
 	$(call link_so,debug)
-	$(Q)ln -sf ../../$@ build/debug/$(SONAME)
 
 build/aarch64/libhakmem.so: $(objects_aarch64) $(SO_LAYOUT) build/aarch64/link build/aarch64/flags
 	$(call link_so,aarch64)
-	$(Q)ln -sf $(@F) $(@D)/$(SONAME)
 
 build/musl/libhakmem.so: $(objects_musl) $(SO_LAYOUT) build/musl/link build/musl/flags
 	$(call link_so,musl)
-	$(Q)ln -sf $(@F) $(@D)/$(SONAME)
 
 build/archive/libhakmem.a: $(static_objects_archive) build/archive/link build/archive/flags
 	$(call merge,archive)

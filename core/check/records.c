@@ -251,12 +251,12 @@ void hak_records_visit_mapped(hak_range_visitor visitor, void *context) {
     }
 }
 
-void hak_records_forget(bool (*is_lost)(const void *block)) {
+void hak_records_forget(bool (*end_free)(const void *block)) {
     for (unsigned i = 0; i < SHARDS; i++) {
         for (size_t k = 0; k < shards[i].capacity; k++) {
             struct hak_record *record = &shards[i].entries[k];
             bool is_freed = record->state == HAK_RECORD_QUARANTINED || record->state == HAK_RECORD_FREEING;
-            if (record->address != 0 && is_freed && is_lost((const void *)record->address)) {
+            if (is_freed && end_free((const void *)record->address)) {
                 record->state = HAK_RECORD_RELEASED;
             }
         }

@@ -76,10 +76,8 @@ int hak_records_visit(hak_record_visitor visitor, void *context);
  * the visitor as above. */
 void hak_records_visit_mapped(hak_range_visitor visitor, void *context);
 
-/* QUARANTINED or FREEING -> RELEASED for each block for which is_lost() is true: in the child of a fork,
- * alone.
- */
-void hak_records_forget(bool (*is_lost)(const void *block));
+/* QUARANTINED or FREEING -> RELEASED where end_free() returns true: in the child of a fork, alone. */
+void hak_records_forget(bool (*end_free)(const void *block));
 
 /* For fork: every lock of this file. */
 void hak_records_for_each_lock(void (*action)(struct hak_lock *));

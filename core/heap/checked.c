@@ -247,6 +247,11 @@ static bool is_stale(const struct hak_record *record) {
     return record->state == HAK_RECORD_RELEASED && hak_owns_plain(block);
 }
 
+/* The record of the block that starts there; false if it has none of its own. */
+static bool get_own_record(const void *block, struct hak_record *record) {
+    return hak_records_get(block, record) && !is_stale(record);
+}
+
 /* A pointer into a block that has a record: named with the size that the program asked for. Or to what lies
  * around one between guard pages. */
 void hak_checked_die_if_invalid(const char *function, const void *pointer) {
@@ -304,7 +309,7 @@ void hak_checked_free(void *block, const char *function, struct hak_claim claim)
 
 size_t hak_checked_usable(const char *function, const void *block) {
     struct hak_record record;
-    if (!hak_records_get(block, &record) || is_stale(&record)) {
+    if (!get_own_record(block, &record)) {
         hak_checked_die_if_invalid(function, block);
         return hak_usable_plain(function, block);
     }
@@ -363,7 +368,7 @@ void *hak_checked_realloc(const char *function, void *block, size_t bytes) {
 
 bool hak_checked_is_live(const void *block, size_t *bytes) {
     struct hak_record record;
-    if (!hak_records_get(block, &record) || is_stale(&record)) {
+    if (!get_own_record(block, &record)) {
         return true;
     }
     *bytes = record.bytes;
@@ -372,7 +377,7 @@ bool hak_checked_is_live(const void *block, size_t *bytes) {
 
 bool hak_checked_owns(const void *pointer) {
     struct hak_record record;
-    if (!hak_records_get(pointer, &record) || is_stale(&record)) {
+    if (!get_own_record(pointer, &record)) {
         return hak_owns_plain(pointer);
     }
     return record.state == HAK_RECORD_LIVE;
@@ -396,19 +401,19 @@ void hak_checked_end(void) {
     }
 }
 
-/* What a thread was freeing that is gone is free, however far it had come. */
-static bool is_freed_in_slab(const void *block) {
-    if (is_in_slab(block)) {
-        mark_inline(block, false);
-        return true;
+/* A block of a slab that a thread was freeing which is gone is free, however far it had come. */
+static bool end_free(const void *block) {
+    if (!is_in_slab(block)) {
+        return false;
     }
-    return false;
+    mark_inline(block, false);
+    return true;
 }
 
 void hak_checked_child_begin(void) {
     if (hak_keeps_records()) {
         hak_quarantine_forget(is_in_slab);
-        hak_records_forget(is_freed_in_slab);
+        hak_records_forget(end_free);
     }
 }
 

@@ -188,12 +188,14 @@ static void give_pages_back(struct heap *heap) {
     }
 }
 
-/* The heap whose end is of interest; const once threads exist. */
+/* The heap whose end is of interest; under the lock. */
 static const struct heap *watched;
 HAK_READ_MOSTLY static _Atomic bool watched_has_ended;
 
 void hak_heap_watch_end(const struct heap *heap) {
+    hak_lock_acquire(&hak_heaps_lock);
     watched = heap;
+    hak_lock_release(&hak_heaps_lock);
 }
 
 bool hak_heap_watched_has_ended(void) {

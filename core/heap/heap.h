@@ -154,8 +154,8 @@ extern struct block_ref hak_no_cache[2];
  */
 struct heap *hak_heap_attach(void);
 
-/* Before there are threads: the end of the thread that has this heap is of interest. Later: whether it has
- * given it back, whoever has it now. */
+/* The end of the thread that has this heap, which must be the caller's, is of interest from now on: whether
+ * it has given it back, whoever has it then. */
 void hak_heap_watch_end(const struct heap *heap);
 bool hak_heap_watched_has_ended(void);
 

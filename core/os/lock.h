@@ -19,8 +19,8 @@
 /* Low ranks are taken first. One thread holds at most one lock of a rank. */
 enum hak_lock_rank {
     HAK_RANK_NONE,
-    HAK_RANK_PROCESS,   /* start-up, child rebuild, trim */
-    HAK_RANK_HEAPS,     /* table of heaps; the shared fallback heap */
+    HAK_RANK_PROCESS,   /* the rebuilding in the child of a fork */
+    HAK_RANK_HEAPS,     /* table of heaps */
     HAK_RANK_SLAB_LIST, /* a class's orphans; a heap's slabs with remote frees */
     HAK_RANK_LARGE,     /* page runs and mapped blocks */
     HAK_RANK_SUPERSLAB, /* SuperSlab unit masks, tiers, LRU */

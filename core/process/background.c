@@ -20,8 +20,7 @@ static void give_back(void) {
 
 static void *serve(void *unused) {
     (void)hak_heap_attach(); /* so that the child of a fork knows that somebody may have been purging */
-    /* A main thread that ends by itself leaves the end of the process to the last thread, not to be this one.
-     */
+    /* A main thread that ends by itself leaves the end of the process to the last thread: another one. */
     while (!hak_heap_watched_has_ended()) {
         hak_os_sleep_ms(PERIOD_MS);
         give_back();

@@ -1,10 +1,10 @@
 /*
  * slab.c - the life of a slab: assigned, leased and released, counted free, retired. See slab.h.
  *
- * The word is changed by compare-and-swap alone, so that a state and the count it was decided on change
- * together: a free that finds the slab NOWHERE and worth listing takes the lease in the same step in which it
- * counts, and a holder that marks it NOWHERE does so only if no free was counted since it looked. No wake-up
- * is lost.
+ * While others may change it the word is changed by compare-and-swap alone, so that a state and the count it
+ * was decided on change together: a free that finds the slab NOWHERE and worth listing takes the lease in the
+ * same step in which it counts, and a holder that marks it NOWHERE does so only if no free was counted since
+ * it looked. No wake-up is lost.
  */
 #include "slab/slab.h"
 #include "base/assert.h"

@@ -57,6 +57,8 @@ if have musl-gcc; then
     printf '#include <stdlib.h>\nint main(void) {\n    free(realloc(malloc(1), 100000));\n    return 0;\n}\n' >hello.c
     expect 'musl: a program compiles' musl-gcc -fno-builtin hello.c -o hello
     expect 'musl: runs' env LD_PRELOAD="$tree/build/musl/libhakmem.so" ./hello
+    expect 'musl: a program links' musl-gcc -fno-builtin hello.c -L"$tree/build/musl" -lhakmem -o linked
+    expect 'musl: finds the library by its soname' env LD_LIBRARY_PATH="$tree/build/musl" ./linked
 else
     skip musl 'musl-gcc is not installed'
 fi

@@ -93,9 +93,11 @@ static bool put(struct hak_options *options, struct found found, const char *val
     uint32_t number = 0;
     switch (found.row->kind) {
     case HAK_OPTION_PATH:
-        value = strcmp(value, "0") == 0 || strcmp(value, "off") == 0 ? ""
-                : strcmp(value, "1") == 0                            ? "-"
-                                                                     : value;
+        if (strcmp(value, "0") == 0 || strcmp(value, "off") == 0) {
+            value = "";
+        } else if (strcmp(value, "1") == 0) {
+            value = "-";
+        }
         if (strlen(value) >= HAK_OPTION_PATH_BYTES) {
             return false;
         }

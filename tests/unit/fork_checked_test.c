@@ -5,7 +5,7 @@
  * suite: limit 60 s
  */
 #include "check/records.h"
-#include "heap/front.h"
+#include "header_kit.h"
 #include "support/child.h"
 #include "support/target.h"
 #include "support/test.h"
@@ -49,12 +49,6 @@ static void walk_past_the_cut_block(void) {
     CHECK(seen.cut == 0 && seen.live == 1);
 }
 
-static hak_header *header_of(const void *block) {
-    struct block_place place = hak_place_in(hak_registry_word(block), block);
-    CHECK(place.is_exact);
-    return hak_place_header(&place);
-}
-
 static int look_in_the_child(void *unused) {
     (void)unused;
     walk_past_the_cut_block();
@@ -63,7 +57,7 @@ static int look_in_the_child(void *unused) {
     struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
     CHECK(hak_heap_walk(see, &seen) == 0 && hak_stats_get(&stats) == 0);
     CHECK(stats.live_blocks == seen.blocks);
-    CHECK(hak_atomic_load_relaxed(header_of(cut_block)) == HAK_HEADER_FREE);
+    CHECK(header_value(header_of(cut_block)) == HAK_HEADER_FREE);
     check_heap();
     hak_free(live_block);
     return 0;
@@ -79,10 +73,10 @@ static int run_cut(void) {
     (void)pthread_barrier_wait(&barrier);
     CHECK(hak_record_live_to_freeing(cut_block, NULL, 0, &record));
     walk_past_the_cut_block();
-    hak_header live = hak_atomic_load_relaxed(header_of(cut_block));
-    const hak_header headers[] = {live, HAK_HEADER_CACHED};
+    unsigned live = header_value(header_of(cut_block));
+    const unsigned headers[] = {live, HAK_HEADER_CACHED};
     for (unsigned i = 0; i < COUNT_OF(headers); i++) {
-        hak_atomic_store_relaxed(header_of(cut_block), headers[i]);
+        hak_atomic_store_relaxed(header_of(cut_block), (uint8_t)headers[i]);
         child = (struct child){.function = look_in_the_child};
         child_run(&child);
         if (!child_succeeded(&child)) {
@@ -90,7 +84,7 @@ static int run_cut(void) {
             return 1;
         }
     }
-    hak_atomic_store_relaxed(header_of(cut_block), live);
+    hak_atomic_store_relaxed(header_of(cut_block), (uint8_t)live);
     hak_record_freeing_to_live(cut_block, BLOCK_BYTES);
     (void)pthread_barrier_wait(&barrier);
     CHECK(pthread_join(thread, NULL) == 0);

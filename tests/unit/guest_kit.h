@@ -5,7 +5,7 @@
 #ifndef HAK_TESTS_UNIT_GUEST_KIT_H
 #define HAK_TESTS_UNIT_GUEST_KIT_H
 
-#include "heap/front.h"
+#include "header_kit.h"
 #include "heap/heap.h"
 #include "slab/guests.h"
 #include "support/rng.h"
@@ -31,16 +31,6 @@ static inline unsigned class_of_slab(const void *block) {
 
 static inline bool is_guest(const void *block, size_t bytes) {
     return class_of_slab(block) != hak_class_of(bytes);
-}
-
-static inline hak_header *header_of(const void *block) {
-    struct block_place place = hak_place_in(hak_registry_word(block), block);
-    CHECK(place.is_exact);
-    return hak_place_header(&place);
-}
-
-static inline unsigned header_value(const hak_header *header) {
-    return hak_atomic_load_relaxed(header); /* relaxed: nobody else stores */
 }
 
 static inline uint64_t guests_made(size_t bytes) {

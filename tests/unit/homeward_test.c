@@ -6,7 +6,7 @@
  */
 #include "conf/options.h"
 #include "hakmem.h"
-#include "heap/front.h"
+#include "header_kit.h"
 #include "heap/heap.h"
 #include "heap/homeward.h"
 #include "heap/unified_cache.h"
@@ -34,16 +34,14 @@ static void take_blocks(size_t bytes, unsigned count) {
     blocks_take(blocks, count, bytes);
 }
 
-static unsigned header_of(const void *block) {
-    struct block_place place = hak_place_in(hak_registry_word(block), block);
-    CHECK(place.is_exact);
-    return hak_atomic_load_relaxed(hak_place_header(&place));
+static unsigned header_at(const void *block) {
+    return header_value(header_of(block));
 }
 
 static unsigned count_headers(unsigned value) {
     unsigned count = 0;
     for (unsigned i = 0; i < BLOCKS; i++) {
-        count += header_of(blocks[i]) == value;
+        count += header_at(blocks[i]) == value;
     }
     return count;
 }
@@ -430,7 +428,7 @@ static void *free_one_and_see_it_go(void *foreign) {
     unsigned class_idx = class_of(foreign);
     CHECK(hak_cache_make_hot(hak_heap_attach(), class_idx, 0));
     allocate_and_free(foreign);
-    CHECK(header_of(foreign) == HAK_HEADER_FREE);
+    CHECK(header_at(foreign) == HAK_HEADER_FREE);
     CHECK(hak_heap_attach()->homeward.count == 1);
     return NULL;
 }
@@ -440,7 +438,7 @@ static void *free_one_and_get_it_again(void *foreign) {
     unsigned class_idx = class_of(foreign);
     CHECK(hak_cache_make_hot(heap, class_idx, 0));
     allocate_and_free(foreign);
-    CHECK(header_of(foreign) == HAK_HEADER_CACHED);
+    CHECK(header_at(foreign) == HAK_HEADER_CACHED);
     CHECK(heap->homeward.count == 0);
     CHECK(hak_malloc(hak_class_block_bytes[class_idx]) == foreign);
     CHECK(hak_cache_count(heap, class_idx) == 0);
@@ -457,7 +455,7 @@ static void a_block_of_many_lines_is_handed_out_where_it_was_freed(void **state)
         take_blocks(sizes[i], BLOCKS);
         on_thread(free_one_and_get_it_again, blocks[0]);
         on_thread(free_one_and_get_it_again, blocks[BLOCKS - 1]);
-        assert_int_equal(header_of(blocks[0]), HAK_HEADER_FREE); /* went home when the thread ended */
+        assert_int_equal(header_at(blocks[0]), HAK_HEADER_FREE); /* went home when the thread ended */
         blocks_free(&blocks[1], BLOCKS - 2);
     }
     take_blocks(bytes_at_bound(false), BLOCKS);
@@ -487,7 +485,7 @@ static void *free_more_than_refills(void *is_for_all_refills) {
     CHECK(state->capacity_blocks == capacity);
     CHECK(state->counters.cache_spills == 0);
     for (unsigned i = 0; i < room; i++) {
-        CHECK(header_of(blocks[i]) == HAK_HEADER_CACHED);
+        CHECK(header_at(blocks[i]) == HAK_HEADER_CACHED);
     }
     return NULL;
 }
@@ -517,8 +515,8 @@ static void *free_in_rows(void *unused) {
             hak_free(blocks[i]);
         }
         CHECK(hak_cache_count(heap, class_idx) == (row + 1) * HAK_STAYING_IN_ROW_MAX);
-        CHECK(header_of(blocks[row * (BLOCKS / ROWS)]) == HAK_HEADER_CACHED);
-        CHECK(header_of(blocks[(row + 1) * (BLOCKS / ROWS) - 1]) == HAK_HEADER_FREE);
+        CHECK(header_at(blocks[row * (BLOCKS / ROWS)]) == HAK_HEADER_CACHED);
+        CHECK(header_at(blocks[(row + 1) * (BLOCKS / ROWS) - 1]) == HAK_HEADER_FREE);
     }
     return NULL;
 }
@@ -541,7 +539,7 @@ static void *free_small_before_large(void *unused) {
     allocate_and_free(blocks[0]);
     blocks_free(&blocks[1], BLOCKS - 1);
     hak_free(large_foreign);
-    CHECK(header_of(large_foreign) == HAK_HEADER_CACHED);
+    CHECK(header_at(large_foreign) == HAK_HEADER_CACHED);
     return NULL;
 }
 
@@ -657,7 +655,7 @@ static void *free_and_stay_cold(void *unused) {
     struct heap *heap = hak_heap_attach();
     unsigned class_idx = class_of(blocks[0]);
     blocks_free(blocks, BLOCKS - 1);
-    CHECK(header_of(blocks[BLOCKS - 2]) == HAK_HEADER_FREE);
+    CHECK(header_at(blocks[BLOCKS - 2]) == HAK_HEADER_FREE);
     CHECK(heap->classes[class_idx].array == NULL);
     CHECK(heap->homeward.count + remote_frees(heap, class_idx) >= BLOCKS - 1);
     return NULL;
@@ -675,12 +673,12 @@ static void *free_and_fork(void *unused) {
     struct heap *heap = hak_heap_attach();
     CHECK(hak_cache_make_hot(heap, class_of(blocks[0]), 0));
     allocate_and_free(blocks[0]);
-    CHECK(header_of(blocks[0]) == HAK_HEADER_CACHED);
+    CHECK(header_at(blocks[0]) == HAK_HEADER_CACHED);
     pid_t pid = fork();
     if (pid == 0) {
         hak_free(hak_malloc(24)); /* puts the heap right */
         char why[200];
-        _exit(header_of(blocks[0]) == HAK_HEADER_FREE && hak_verify(why, sizeof why) == 0 ? 0 : 1);
+        _exit(header_at(blocks[0]) == HAK_HEADER_FREE && hak_verify(why, sizeof why) == 0 ? 0 : 1);
     }
     int status;
     CHECK(waitpid(pid, &status, 0) == pid);
