@@ -60,6 +60,11 @@ HAK_ALWAYS_INLINE void hak_read_anew(void) {
 #endif
 }
 
+/* A signal handler of this thread sees what was stored before this, if it sees what was stored after it. */
+HAK_ALWAYS_INLINE void hak_keep_order(void) {
+    __asm__("" ::: "memory");
+}
+
 #define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

@@ -285,6 +285,19 @@ void hak_heap_abandon_others(struct heap *survivor) {
     hak_retention_note_raised(HAK_RETAINER_CACHES, 0);
 }
 
+/*
+ * From now on the calling thread has no heap and gets none; its malloc and free find that on their slow ways.
+ * In this order, since a signal handler may come at any point.
+ */
+static void leave(void) {
+    hak_tls.until_slow = HAK_ALWAYS_SLOW;
+    hak_tls.low = HAK_LOW_OF_NO_HEAP;
+    hak_tls.state = HAK_THREAD_EXITED;
+    hak_keep_order();
+    hak_tls.heap = NULL;
+    hak_keep_order();
+}
+
 static void thread_exit(void *value) {
     struct heap *heap = value;
     if (hak_tls.heap != heap) {
@@ -294,14 +307,12 @@ static void thread_exit(void *value) {
         return; /* once more in the next round, after those who still allocate */
     }
     heap->sampling.until_slow = hak_tls.until_slow;
+    leave(); /* before the heap is taken apart, since a signal handler may come */
     hak_hint_set(&has_changed_hands, true); /* whoever gets the heap sees it by the lock */
     detach(heap);
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) {
         hak_tls.top[c] = HAK_NO_CACHE_TOP;
     }
-    hak_tls.heap = NULL;
-    hak_tls.low = HAK_LOW_OF_NO_HEAP;
-    hak_tls.state = HAK_THREAD_EXITED;
 }
 
 void hak_heap_prewarm(struct heap *heap) {

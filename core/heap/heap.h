@@ -90,9 +90,10 @@ struct spill_row {
     uint8_t narrowed;  /* so many classes have become narrow for it */
 };
 
-#define HAK_NEVER_SLOW          INT64_MAX /* allocations: more than a thread makes */
-#define HAK_UPKEEP_ALLOCATIONS  16384     /* from one upkeep to the next: see upkeep.h; */
-#define HAK_UPKEEP_WHILE_RAGGED 2048      /* at most, while ragged slabs wait for turns that time gives */
+#define HAK_NEVER_SLOW          INT64_MAX       /* allocations: more than a thread makes */
+#define HAK_ALWAYS_SLOW         (INT64_MIN / 2) /* and each of so many is a slow one */
+#define HAK_UPKEEP_ALLOCATIONS  16384           /* from one upkeep to the next: see upkeep.h; */
+#define HAK_UPKEEP_WHILE_RAGGED 2048 /* at most, while ragged slabs wait for turns that time gives */
 
 /* See sampled.h. Owner: the heap's thread. */
 struct sampling {

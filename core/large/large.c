@@ -281,7 +281,7 @@ static void *realloc_mapped(const char *function, void *p, hak_word word, size_t
     if (is_copy_better && filled_samples(p, old_bytes) > SAMPLES / 2) {
         block = copy_block(function, p, word, old_bytes, bytes);
     }
-    if (is_copy_better && block == NULL) {
+    if (block == NULL && (is_copy_better || hak_mapped_make_way(old_bytes, bytes))) {
         block = hak_mapped_resize(mapping, p, bytes, NULL, &old_bytes);
     }
     return block != NULL ? block : copy_block(function, p, word, old_bytes, bytes);

@@ -6,6 +6,7 @@
  */
 #include "large/mapped.h"
 #include "large/gather.h"
+#include "large/large.h"
 #include "large/mapping_records.h"
 #include "large/move.h"
 #include "large/release.h"
@@ -200,6 +201,19 @@ void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t bytes, bool
         return p;
     }
     return move_live(mapping, p, *old_bytes, need_bytes);
+}
+
+bool hak_mapped_make_way(size_t old_bytes, size_t bytes) {
+    size_t copy_bytes =
+        hak_mapping_round(bytes) + HAK_UNIT_BYTES; /* at any address: there is room for it then */
+    hak_lock_acquire(&hak_large_lock);
+    bool is_in_way = hak_mapping_totals.kept_bytes >= copy_bytes;
+    hak_lock_release(&hak_large_lock);
+    if (!is_in_way || old_bytes <= HAK_MAPPING_COPY_BYTES_MAX) {
+        return false;
+    }
+    (void)hak_large_trim(0);
+    return true;
 }
 
 /* The pages lie at `stray`, page aligned only; brings them to a block, or back to `p`. */

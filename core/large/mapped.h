@@ -32,6 +32,13 @@ HAK_COLD void *hak_mapped_resize(struct hak_mapping *mapping, void *p, size_t by
                                  size_t *old_bytes);
 
 /*
+ * Where pages cannot move to a longer place, what is kept may be in the way, and a copy in it would have the
+ * pages that a sparse block has not: gives back all that is kept, if that leaves room for a copy still. False
+ * if not, or where a copy costs little. Slow: no lock held.
+ */
+HAK_COLD bool hak_mapped_make_way(size_t old_bytes, size_t bytes);
+
+/*
  * Moves `old_bytes` bytes of pages from `p`, part of a mapping that stays (its range then reads as zeros),
  * to a new live block of at least `bytes`. NULL when that cannot be done, with everything as it was.
  * may_be_run: such a block is otherwise a run, and no kept piece would serve.

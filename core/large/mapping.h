@@ -123,12 +123,15 @@ bool hak_mapping_is_worth_cutting(size_t bytes, size_t rest_bytes);
 /* Checks totals, words and neighbours; adds to the sums; sets *why to what broke. */
 void hak_mapping_check(size_t *live_bytes, size_t *live_blocks, size_t *dirty_bytes, const char **why);
 
+/* Blocks up to this are cheaply copied. */
+#define HAK_MAPPING_COPY_BYTES_MAX ((size_t)4 * 1024 * 1024)
+
 /*
  * Whether a block is to grow as a copy in a kept piece, if one has the pages already: by an eighth or more,
  * and not so long that copying costs more than the faults of the longer block.
  */
 HAK_INLINE bool hak_mapping_may_copy(size_t old_bytes, size_t bytes) {
-    return old_bytes <= (size_t)4 * 1024 * 1024 && bytes - old_bytes >= old_bytes / 8;
+    return old_bytes <= HAK_MAPPING_COPY_BYTES_MAX && bytes - old_bytes >= old_bytes / 8;
 }
 
 /* Whether there is a kept piece for `bytes` bytes whose pages are there. Lock held. */

@@ -20,6 +20,7 @@
 #define KEPT_BYTES  ((size_t)64 * MIB)
 #define ROOM_BYTES  MIB
 #define ASKED_BYTES ((size_t)48 * MIB)
+#define GROWN_BYTES ((size_t)40 * MIB)
 #define AHEAD_BYTES ((size_t)8192)
 #define SMALL_BYTES ((size_t)500)
 
@@ -145,6 +146,38 @@ static void large_blocks_give_way_to_small_blocks(void **state) {
 static void large_blocks_give_way_to_a_larger_one(void **state) {
     (void)state;
     is_given(4 * MIB, ASKED_BYTES, false);
+}
+
+/* A block of which next to nothing was written to grows, and cannot do so where it lies. */
+static int grow_sparse(void *unused) {
+    (void)unused;
+    CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
+    char *block = malloc(GROWN_BYTES);
+    void *large = launder(malloc(KEPT_BYTES));
+    CHECK(block != NULL && large != NULL);
+    block[0] = 1;
+    block[GROWN_BYTES - 1] = 2;
+    memset(large, 1, KEPT_BYTES);
+    (void)mmap(block + malloc_usable_size(block), 1, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    free(large);
+    CHECK(rss_bytes() > KEPT_BYTES);
+    limit_room(ROOM_BYTES);
+    block = realloc(block, ASKED_BYTES);
+    CHECK(block != NULL && block[0] == 1 && block[GROWN_BYTES - 1] == 2);
+    CHECK(rss_bytes() < KEPT_BYTES / 4);
+    is_refused(false);
+    check_heap();
+    return 0;
+}
+
+static void large_blocks_give_way_to_one_that_grows(void **state) {
+    static struct child child;
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.function = grow_sparse};
+    child_run(&child);
+    assert_child_succeeded(&child);
 }
 
 static void what_a_sleeping_thread_freed_gives_way(void **state) {
@@ -306,6 +339,7 @@ int main(void) {
         cmocka_unit_test(page_runs_give_way_to_small_blocks),
         cmocka_unit_test(large_blocks_give_way_to_small_blocks),
         cmocka_unit_test(large_blocks_give_way_to_a_larger_one),
+        cmocka_unit_test(large_blocks_give_way_to_one_that_grows),
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way),
         cmocka_unit_test(what_a_sleeping_thread_freed_gives_way_to_small_blocks),
         cmocka_unit_test(slabs_that_a_sleeping_thread_fetched_ahead_give_way),
