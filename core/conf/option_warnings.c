@@ -123,3 +123,8 @@ void hak_warn_other_malloc(const char *name, int fd) {
     hak_text_string(&line, ": another malloc stands before hakmem's; what it does not hand on is not seen");
     hak_line_write(&line, fd);
 }
+
+void hak_warn_leaks_unchecked(int fd) {
+    static const char line[] = "hakmem: HAKMEM_CHECK_LEAKS: nothing is listed without HAKMEM_CHECK=1\n";
+    hak_os_write(fd, line, sizeof line - 1);
+}

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* environ */
 #endif
 #include "check/libc.h"
+#include "conf/option_warnings.h"
 #include "conf/options.h"
 #include "heap/checked.h"
 #include "heap/front.h"
@@ -49,6 +50,9 @@ static HAK_AT_START void start(struct arguments arguments) {
     hak_report_prepare();
     if (arguments.is_for_libc && (hak_options.check || hak_options.guard_sample != 0)) {
         hak_check_note_arguments(arguments.argc, arguments.argv, arguments.environment);
+    }
+    if (hak_options.check_leaks != 0 && !hak_options.check) {
+        hak_warn_leaks_unchecked(STDERR_FILENO);
     }
     if (hak_options.check) {
         hak_checked_start(HAK_FRONT_CHECKED);
