@@ -207,18 +207,45 @@ void hak_record_quarantined_to_released(const void *address) {
     change(address, HAK_RECORD_QUARANTINED, HAK_RECORD_RELEASED);
 }
 
+/* Lock held. */
+static int visit_records_locked(const struct shard *shard, hak_record_visitor visitor, void *context) {
+    int result = 0;
+    for (size_t k = 0; result == 0 && k < shard->capacity; k++) {
+        if (shard->entries[k].address != 0) {
+            result = visitor(&shard->entries[k], context);
+        }
+    }
+    return result;
+}
+
 int hak_records_visit(hak_record_visitor visitor, void *context) {
     int result = 0;
     for (unsigned i = 0; result == 0 && i < SHARDS; i++) {
         hak_lock_acquire(&shards[i].lock);
-        for (size_t k = 0; result == 0 && k < shards[i].capacity; k++) {
-            if (shards[i].entries[k].address != 0) {
-                result = visitor(&shards[i].entries[k], context);
-            }
-        }
+        result = visit_records_locked(&shards[i], visitor, context);
         hak_lock_release(&shards[i].lock);
     }
-    return result != 0 ? result : hak_slots_visit(visitor, context);
+    if (result == 0) {
+        hak_lock_acquire(&hak_slots_lock);
+        result = hak_slots_visit_locked(visitor, context);
+        hak_lock_release(&hak_slots_lock);
+    }
+    return result;
+}
+
+int hak_records_visit_soon(hak_record_visitor visitor, void *context) {
+    int result = 0;
+    for (unsigned i = 0; result == 0 && i < SHARDS; i++) {
+        if (hak_lock_acquire_soon(&shards[i].lock)) {
+            result = visit_records_locked(&shards[i], visitor, context);
+            hak_lock_release(&shards[i].lock);
+        }
+    }
+    if (result == 0 && hak_lock_acquire_soon(&hak_slots_lock)) {
+        result = hak_slots_visit_locked(visitor, context);
+        hak_lock_release(&hak_slots_lock);
+    }
+    return result;
 }
 
 /* LIVE under the lock: nobody unmaps it meanwhile. */

@@ -72,6 +72,10 @@ void hak_record_quarantined_to_released(const void *address);
 typedef int (*hak_record_visitor)(const struct hak_record *record, void *context);
 int hak_records_visit(hak_record_visitor visitor, void *context);
 
+/* The same for a handler of faults, but for what is under a lock that cannot be had soon: the thread that was
+ * interrupted may hold it. */
+HAK_COLD int hak_records_visit_soon(hak_record_visitor visitor, void *context);
+
 /* Visits the pages of live blocks between guard pages, the places for sampled ones, and the records' tables;
  * the visitor as above. */
 void hak_records_visit_mapped(hak_range_visitor visitor, void *context);

@@ -197,7 +197,7 @@ static int visit_for_access(const struct hak_record *record, void *context) {
 
 bool hak_report_find_access(const void *address, struct hak_record *record) {
     struct search search = {.pointer = (uintptr_t)address};
-    (void)hak_records_visit(visit_for_access, &search);
+    (void)hak_records_visit_soon(visit_for_access, &search);
     *record = search.found;
     return search.found.address != 0;
 }

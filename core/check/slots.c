@@ -284,13 +284,11 @@ static int visit_chunk(const struct chunk *chunk, hak_record_visitor visitor, vo
     return result;
 }
 
-int hak_slots_visit(hak_record_visitor visitor, void *context) {
+int hak_slots_visit_locked(hak_record_visitor visitor, void *context) {
     int result = 0;
-    hak_lock_acquire(&hak_slots_lock);
     for (const struct chunk *chunk = chunks; result == 0 && chunk != NULL; chunk = chunk->next) {
         result = visit_chunk(chunk, visitor, context);
     }
-    hak_lock_release(&hak_slots_lock);
     return result;
 }
 

@@ -40,8 +40,8 @@ void hak_slot_give_back(const void *block);
  * hak_slots_lock, its field `address` 0 while there is no block. */
 struct hak_record *hak_slot_record(const void *address);
 
-/* As hak_records_visit() does with others. */
-int hak_slots_visit(hak_record_visitor visitor, void *context);
+/* As hak_records_visit() does with others. Under hak_slots_lock. */
+int hak_slots_visit_locked(hak_record_visitor visitor, void *context);
 
 /* Visits all address space of slots, no lock held. */
 void hak_slots_visit_mapped(hak_range_visitor visitor, void *context);

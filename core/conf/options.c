@@ -141,6 +141,9 @@ static bool apply(struct hak_options *options, const struct hak_setting *setting
         break;
     }
     *(uint32_t *)field = value;
+    if (field == &options->retain_mb) { /* whoever says how much may stay means it */
+        options->lasting_mb = value;
+    }
     return true;
 }
 
@@ -268,14 +271,15 @@ void hak_options_parse(struct hak_options *options, char *const *environment, un
         scale(options, processors);
         return;
     }
-    uint32_t usual_mb = options->retain_mb * scale_of(processors);
+    uint32_t usual_mb = options->retain_mb;
     run_pass(PASS_PROFILE, options, first, warnings_fd);
     apply_profile(options);
+    bool is_by_profile = options->retain_mb != usual_mb;
     scale(options, processors);
-    run_pass(PASS_SINGLE, options, first, warnings_fd);
-    if (options->retain_mb != usual_mb) { /* whoever says how much may stay means it */
+    if (is_by_profile) { /* as if it were set */
         options->lasting_mb = options->retain_mb;
     }
+    run_pass(PASS_SINGLE, options, first, warnings_fd);
     spread_prewarm(options);
     run_pass(PASS_LISTS, options, first, warnings_fd);
 }

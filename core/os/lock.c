@@ -60,7 +60,7 @@ static void acquire(struct hak_lock *lock) {
 }
 
 static void release(struct hak_lock *lock) {
-    /* release: pairs with the compare-and-swap and the exchange in acquire() and acquire_slow() */
+    /* release: pairs with the compare-and-swaps and the exchange in acquire(), acquire_slow() and _soon() */
     if (hak_atomic_exchange_release(&lock->state, STATE_FREE) == STATE_CONTENDED) {
         hak_os_futex_wake(&lock->state, 1);
     }
@@ -74,6 +74,29 @@ void hak_lock_acquire(struct hak_lock *lock) {
     if (!HAKMEM_BUILD_RELEASE) {
         note_acquired(lock);
     }
+}
+
+bool hak_lock_acquire_soon(struct hak_lock *lock) {
+    uint64_t end_ms = hak_os_now_ms() + HAK_LOCK_SOON_MS;
+    uint32_t expected = STATE_FREE;
+    if (passes_through()) {
+        return true;
+    }
+    if (!HAKMEM_BUILD_RELEASE && (held_ranks >> lock->rank) != 0) {
+        return false; /* the ranks' rule holds here too */
+    }
+    /* acquire: pairs with the exchange in release() */
+    while (!hak_atomic_cas_acquire(&lock->state, &expected, STATE_HELD)) {
+        if (hak_os_now_ms() > end_ms) {
+            return false;
+        }
+        expected = STATE_FREE;
+        spin_hint();
+    }
+    if (!HAKMEM_BUILD_RELEASE) {
+        note_acquired(lock);
+    }
+    return true;
 }
 
 void hak_lock_release(struct hak_lock *lock) {

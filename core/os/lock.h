@@ -45,6 +45,13 @@ void hak_lock_acquire(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
 
 /*
+ * For a handler of faults, which may have come while its own thread holds a lock, that one even: false if it
+ * cannot be had within HAK_LOCK_SOON_MS.
+ */
+HAK_COLD bool hak_lock_acquire_soon(struct hak_lock *lock);
+#define HAK_LOCK_SOON_MS 20u
+
+/*
  * For the fork handlers alone: taking one of many locks of a rank, giving it back in the parent, and making
  * it free in the child, where its waiters do not exist.
  */

@@ -24,6 +24,7 @@ HAK_READ_MOSTLY _Atomic bool hak_purge_behind;
 #define REFUSALS_MAX             16u /* purges in a row, after which none is tried for a while */
 #define DIRTY_LOOK_MAX           8u
 #define RAGGED_LOOK_MAX          64u
+#define RAGGED_CALLS_MAX         (HAK_PURGE_STEP_CALLS / 2) /* after which no other slab is looked at */
 
 /* What one operation has given back so far. */
 struct purge {
@@ -253,7 +254,8 @@ static bool may_all_stay(void) {
 
 void hak_purge_ragged(void) {
     struct purge purge = {0};
-    for (unsigned looked = 0; purge.calls < HAK_PURGE_STEP_CALLS && looked < RAGGED_LOOK_MAX; looked++) {
+    /* None is begun with fewer calls left than a unit has runs: what is left of it would not wait again. */
+    for (unsigned looked = 0; purge.calls <= RAGGED_CALLS_MAX && looked < RAGGED_LOOK_MAX; looked++) {
         hak_lock_acquire(&hak_superslab_lock);
         struct slab *slab = may_all_stay() ? NULL : hak_ragged_next();
         hak_lock_release(&hak_superslab_lock);

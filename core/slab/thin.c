@@ -95,6 +95,8 @@ size_t hak_thin_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero, or a huge page's. */
     bool is_all_touched = !slab->is_zero || hak_superslab_is_filled(slab);
     unsigned pages = hak_blocks_purge(slab, is_all_touched, calls_max - splits, calls);
+    /* Where nobody knows which pages went, none was taken again since: what went before is still gone. */
+    pages = pages < before_pages ? before_pages : pages;
     size_t given_bytes = pages > before_pages ? (pages - before_pages) * hak_os_page_bytes() : 0;
     bool was_thin = is_marked(slab);
     uint64_t now_ms = hak_os_now_ms();

@@ -186,6 +186,8 @@ static void test_lasting_cycles_keep_more_unless_it_is_said_how_much(void **stat
     assert_lasting(1, NULL, HAK_LASTING_MB);
     assert_lasting(1, "HAKMEM_STATS=1", HAK_LASTING_MB);
     assert_lasting(1, "HAKMEM_RETAIN_MB=32", 32);
+    assert_lasting(1, "HAKMEM_RETAIN_MB=64", 64);
+    assert_lasting(8, "HAKMEM_RETAIN_MB=128", 128);
     assert_lasting(1, "HAKMEM_RETAIN_MB=0", 0);
     assert_lasting(1, "HAKMEM_RETAIN_MB=100000", 100000);
     assert_lasting(1, "HAKMEM_TINY_PROFILE=conservative", 0);

@@ -242,6 +242,41 @@ static void time_gives_turns_to_who_works_on(void **state) {
     check_heap();
 }
 
+/* Pages of a slab of small blocks between which no block is in use, and that were not given back. */
+static unsigned pages_left(const struct slab *slab) {
+    unsigned used_mask = slab->purged_mask;
+    for (unsigned i = 0; i < slab->carved_blocks; i++) {
+        unsigned header = slab->map[i];
+        bool is_free = header == HAK_HEADER_FREE || header == HAK_HEADER_NEVER;
+        used_mask |= is_free ? 0 : 1u << i * BLOCK_BYTES / hak_os_page_bytes();
+    }
+    return hak_popcount32(hak_mask32(HAK_UNIT_BYTES / hak_os_page_bytes()) & ~used_mask);
+}
+
+/* Whatever the number of runs that a slab has: one whose turn comes with few calls left is not cut off. */
+static void no_free_page_is_left_when_none_waits(void **state) {
+    (void)state;
+    static const unsigned distances[] = {12, 14, 18, 20, 24};
+    for (unsigned d = 0; d < COUNT_OF(distances); d++) {
+        unsigned left = 0;
+        fill();
+        (void)most_calls_of_hot_pairs(100);
+        free_but_every(distances[d]);
+        hak_tls.until_slow = 0;
+        for (unsigned turns = 0; waiting() != 0 && turns < SLABS; turns++) {
+            clock_ms += HAK_RAGGED_TURN_MS;
+            assert_in_range(most_calls_of_hot_pairs(HOT_PAIRS), 0, HAK_PURGE_STEP_CALLS);
+        }
+        assert_int_equal(waiting(), 0);
+        for (unsigned i = 0; i < BLOCKS; i += distances[d] * BLOCKS_PER_SLAB) {
+            left += pages_left(hak_slab_of_block(blocks[i]));
+        }
+        assert_in_range(left, 0, 8); /* beneath blocks in caches, which may go after a turn */
+        free_but_every(0);
+        hak_superslab_pool.ragged = (struct ragged){.waiting = waiting()};
+    }
+}
+
 static void time_that_has_not_come_gives_none(void **state) {
     (void)state;
     wait_for_time();
@@ -333,6 +368,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(blocks_beside_those_in_use_come_first, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(where_pages_are_missed_turns_are_skipped, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_gives_turns_to_who_works_on, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(no_free_page_is_left_when_none_waits, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_that_has_not_come_gives_none, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_thread_with_little_to_do_gets_them_too, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_debt_that_is_none_keeps_nobody_from_a_turn, begin, nothing_is_left),

@@ -194,6 +194,13 @@ static bool is_among(const struct seen *seen, const char *block) {
     return is;
 }
 
+static int visit(struct seen *seen) {
+    hak_lock_acquire(&hak_slots_lock);
+    int result = hak_slots_visit_locked(see, seen);
+    hak_lock_release(&hak_slots_lock);
+    return result;
+}
+
 static int visit_and_count(void *unused) {
     char *blocks[4] = {must_open(10), must_open(20), must_open(9000), must_open(40000)};
     (void)unused;
@@ -203,14 +210,14 @@ static int visit_and_count(void *unused) {
     }
     CHECK(hak_slot_record(&probe) == NULL && hak_slot_record(NULL) == NULL);
     struct seen seen = {.count = 0};
-    CHECK(hak_slots_visit(see, &seen) == 0);
+    CHECK(visit(&seen) == 0);
     CHECK(seen.count == 4);
     for (unsigned i = 0; i < 4; i++) {
         CHECK(is_among(&seen, blocks[i]));
     }
     for (unsigned stop_at = 1; stop_at <= 4; stop_at++) {
         seen = (struct seen){.stop_at = stop_at};
-        CHECK(hak_slots_visit(see, &seen) == 7);
+        CHECK(visit(&seen) == 7);
         CHECK(seen.count == stop_at);
     }
     close_slot(blocks[0]);

@@ -7,6 +7,7 @@
 #include "sparse_kit.h"
 
 #include "heap/heap.h"
+#include "os/os.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
@@ -17,7 +18,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define CACHED_MAX 1024u /* blocks that caches hold, which count as used */
+#define CACHED_MAX  1024u /* blocks that caches hold, which count as used */
+#define WIDE_BYTES  12288u
+#define WIDE_BLOCKS 320u
 
 static int nothing_is_left(void **state) {
     (void)state;
@@ -261,6 +264,41 @@ static int trim_and_use(void *unused) {
 }
 
 /* The child forgets what was thin, and can purge and use everything. */
+/* Its pages are counted, not known one by one; no call, or too few for all of them, takes none back. */
+static void what_went_from_a_slab_of_several_units_stays_counted(void **state) {
+    (void)state;
+    static void *wide[WIDE_BLOCKS];
+    (void)hak_trim(0);
+    fill(); /* in so small a heap none is thin */
+    for (unsigned i = 0; i < WIDE_BLOCKS; i++) {
+        wide[i] = hak_malloc(WIDE_BYTES);
+        CHECK(wide[i] != NULL);
+        memset(wide[i], 1, WIDE_BYTES);
+    }
+    struct slab *slab = hak_slab_of_block(wide[WIDE_BLOCKS / 2]);
+    assert_true(slab->units > 1);
+    for (unsigned i = 0; i < WIDE_BLOCKS; i++) {
+        if (hak_slab_of_block(wide[i]) != slab || ((uintptr_t)wide[i] - slab->base) / WIDE_BYTES % 2 == 0) {
+            hak_free(wide[i]);
+            wide[i] = NULL;
+        }
+    }
+    (void)hak_trim(0);
+    unsigned calls = 0;
+    assert_true(hak_slab_lease_any(slab));
+    (void)hak_thin_purge(slab, HAK_PURGE_STEP_CALLS, &calls);
+    unsigned gone = slab->purged_pages;
+    assert_true(gone > 2 * WIDE_BYTES / hak_os_page_bytes() && calls > 2);
+    for (unsigned calls_max = 0; calls_max <= 2; calls_max++) {
+        assert_int_equal(hak_thin_purge(slab, calls_max, &calls), 0);
+        assert_int_equal(slab->purged_pages, gone);
+    }
+    hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), NULL);
+    for (unsigned i = 0; i < WIDE_BLOCKS; i++) {
+        hak_free(wide[i]);
+    }
+}
+
 static void a_child_starts_without_thin_slabs(void **state) {
     (void)state;
     hak_purge_set_floor(GIB);
@@ -309,6 +347,7 @@ int main(void) {
         cmocka_unit_test_teardown(blocks_never_used_leave_the_sum_right, nothing_is_left),
         cmocka_unit_test_teardown(blocks_on_the_page_that_is_left_come_first, nothing_is_left),
         cmocka_unit_test_teardown(of_a_free_slab_what_was_purged_counts_no_more, nothing_is_left),
+        cmocka_unit_test_teardown(what_went_from_a_slab_of_several_units_stays_counted, nothing_is_left),
         cmocka_unit_test_teardown(a_child_starts_without_thin_slabs, nothing_is_left),
         cmocka_unit_test_teardown(a_small_heap_has_no_thin_slabs, nothing_is_left),
     };
