@@ -60,7 +60,8 @@ static void acquire(struct hak_lock *lock) {
 }
 
 static void release(struct hak_lock *lock) {
-    /* release: pairs with the compare-and-swaps and the exchange in acquire(), acquire_slow() and _soon() */
+    /* release: pairs with the compare-and-swap and the exchange in acquire(), acquire_slow() and
+     * hak_lock_acquire_soon() */
     if (hak_atomic_exchange_release(&lock->state, STATE_FREE) == STATE_CONTENDED) {
         hak_os_futex_wake(&lock->state, 1);
     }
