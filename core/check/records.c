@@ -218,34 +218,33 @@ static int visit_records_locked(const struct shard *shard, hak_record_visitor vi
     return result;
 }
 
-int hak_records_visit(hak_record_visitor visitor, void *context) {
+/* What is under a lock that acquire() does not get is left out. */
+static int visit_by(bool (*acquire)(struct hak_lock *), hak_record_visitor visitor, void *context) {
     int result = 0;
     for (unsigned i = 0; result == 0 && i < SHARDS; i++) {
-        hak_lock_acquire(&shards[i].lock);
-        result = visit_records_locked(&shards[i], visitor, context);
-        hak_lock_release(&shards[i].lock);
+        if (acquire(&shards[i].lock)) {
+            result = visit_records_locked(&shards[i], visitor, context);
+            hak_lock_release(&shards[i].lock);
+        }
     }
-    if (result == 0) {
-        hak_lock_acquire(&hak_slots_lock);
+    if (result == 0 && acquire(&hak_slots_lock)) {
         result = hak_slots_visit_locked(visitor, context);
         hak_lock_release(&hak_slots_lock);
     }
     return result;
 }
 
+static bool acquire_whenever(struct hak_lock *lock) {
+    hak_lock_acquire(lock);
+    return true;
+}
+
+int hak_records_visit(hak_record_visitor visitor, void *context) {
+    return visit_by(acquire_whenever, visitor, context);
+}
+
 int hak_records_visit_soon(hak_record_visitor visitor, void *context) {
-    int result = 0;
-    for (unsigned i = 0; result == 0 && i < SHARDS; i++) {
-        if (hak_lock_acquire_soon(&shards[i].lock)) {
-            result = visit_records_locked(&shards[i], visitor, context);
-            hak_lock_release(&shards[i].lock);
-        }
-    }
-    if (result == 0 && hak_lock_acquire_soon(&hak_slots_lock)) {
-        result = hak_slots_visit_locked(visitor, context);
-        hak_lock_release(&hak_slots_lock);
-    }
-    return result;
+    return visit_by(hak_lock_acquire_soon, visitor, context);
 }
 
 /* LIVE under the lock: nobody unmaps it meanwhile. */

@@ -263,7 +263,6 @@ static int trim_and_use(void *unused) {
     return 0;
 }
 
-/* The child forgets what was thin, and can purge and use everything. */
 /* Its pages are counted, not known one by one; no call, or too few for all of them, takes none back. */
 static void what_went_from_a_slab_of_several_units_stays_counted(void **state) {
     (void)state;
@@ -299,6 +298,7 @@ static void what_went_from_a_slab_of_several_units_stays_counted(void **state) {
     }
 }
 
+/* The child forgets what was thin, and can purge and use everything. */
 static void a_child_starts_without_thin_slabs(void **state) {
     (void)state;
     hak_purge_set_floor(GIB);
