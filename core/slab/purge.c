@@ -254,10 +254,11 @@ static bool may_all_stay(void) {
 
 void hak_purge_ragged(void) {
     struct purge purge = {0};
+    uint64_t now_ms = hak_os_now_ms();
     /* None is begun with fewer calls left than a unit has runs: what is left of it would not wait again. */
     for (unsigned looked = 0; purge.calls <= RAGGED_CALLS_MAX && looked < RAGGED_LOOK_MAX; looked++) {
         hak_lock_acquire(&hak_superslab_lock);
-        struct slab *slab = may_all_stay() ? NULL : hak_ragged_next();
+        struct slab *slab = may_all_stay() ? NULL : hak_ragged_next(now_ms);
         hak_lock_release(&hak_superslab_lock);
         if (slab == NULL) {
             return;

@@ -13,6 +13,7 @@
 #define WINDOW_BYTES        ((size_t)8 * 1024 * 1024)
 #define SKIPS_FIRST         15u
 #define SKIPS_MAX           1023u
+#define EASE_MS             1000u /* a second without a miss halves what is skipped */
 
 HAK_READ_MOSTLY _Atomic bool hak_ragged_waits;
 HAK_READ_MOSTLY _Atomic uint64_t hak_ragged_turn_ms;
@@ -114,11 +115,25 @@ bool hak_ragged_take_turn(uint64_t now_ms) {
     return true;
 }
 
-struct slab *hak_ragged_next(void) {
+/* What was missed a while ago says nothing about a heap that has shrunk for good since. */
+static void ease(struct ragged *ragged, uint64_t now_ms) {
+    if (now_ms < ragged->eased_ms + EASE_MS) {
+        return;
+    }
+    bool is_missed =
+        ragged->missed_bytes >= JUDGED_BYTES / 4 && ragged->missed_bytes >= ragged->purged_bytes / 4;
+    ragged->skips = is_missed ? ragged->skips : ragged->skips / 2;
+    ragged->purged_bytes /= 2;
+    ragged->missed_bytes /= 2;
+    ragged->eased_ms = now_ms;
+}
+
+struct slab *hak_ragged_next(uint64_t now_ms) {
     struct ragged *ragged = &hak_superslab_pool.ragged;
     if (!is_any_waiting()) {
         return NULL;
     }
+    ease(ragged, now_ms);
     if (ragged->skipped < ragged->skips) {
         ragged->skipped++;
         return NULL;

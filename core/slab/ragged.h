@@ -32,6 +32,7 @@ struct ragged {
     unsigned skips;      /* turns to skip after each that is not */
     size_t purged_bytes; /* of late, since turns were last skipped more often */
     size_t missed_bytes; /* handed out again since then */
+    uint64_t eased_ms;   /* when both sums were last halved because time had gone by */
 };
 
 /* Written under the SuperSlab lock: some slabs wait, or did so since somebody last looked. */
@@ -86,11 +87,12 @@ void hak_ragged_forget_all(void);
 HAK_COLD bool hak_ragged_take_turn(uint64_t now_ms);
 
 /* Takes the lease of the slab whose turn it is; NULL if the turn is skipped or none can be leased. */
-HAK_COLD struct slab *hak_ragged_next(void);
+HAK_COLD struct slab *hak_ragged_next(uint64_t now_ms);
 
 /*
  * Pages went back, or blocks on pages that had gone back were taken out. Where half of what goes back is
- * missed, twice as many turns are skipped from then on, and half as many where less than a quarter is.
+ * missed, twice as many turns are skipped from then on, and half as many where less than a quarter is, or
+ * nothing worth the name for a second.
  */
 void hak_ragged_note_purged(size_t bytes);
 void hak_ragged_note_missed(size_t bytes);

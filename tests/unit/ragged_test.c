@@ -242,6 +242,42 @@ static void time_gives_turns_to_who_works_on(void **state) {
     check_heap();
 }
 
+/* Turns of time until no slab waits any more, or those that so many seconds give. */
+static unsigned turns_until_none_waits(unsigned seconds) {
+    unsigned turns = 0;
+    while (waiting() != 0 && turns < seconds * 1000 / HAK_RAGGED_TURN_MS) {
+        clock_ms += HAK_RAGGED_TURN_MS;
+        (void)most_calls_of_hot_pairs(HOT_PAIRS);
+        turns++;
+    }
+    return turns;
+}
+
+/* As after many swings: a heap that shrinks for good then is not skipped for as long as it lives. */
+static void misses_of_long_ago_are_forgotten(void **state) {
+    (void)state;
+    wait_for_time();
+    hak_superslab_pool.ragged.skips = MOST_SKIPS;
+    size_t before_bytes = hak_superslab_pool.purged_bytes;
+    (void)turns_until_none_waits(30);
+    assert_int_equal(waiting(), 0);
+    size_t purged_bytes = hak_superslab_pool.purged_bytes - before_bytes;
+    assert_true(purged_bytes > (SLABS - 2 * CACHED_SLABS) * HAK_UNIT_BYTES / 2);
+}
+
+static void misses_that_go_on_are_not_forgotten(void **state) {
+    (void)state;
+    struct ragged *ragged = &hak_superslab_pool.ragged;
+    wait_for_time();
+    ragged->skips = MOST_SKIPS;
+    for (unsigned seconds = 0; seconds < 30; seconds++) {
+        hak_ragged_note_purged(MIB);
+        hak_ragged_note_missed(MIB);
+        (void)turns_until_none_waits(1);
+        assert_in_range(ragged->skips, MOST_SKIPS / 4, MOST_SKIPS);
+    }
+}
+
 /* Pages of a slab of small blocks between which no block is in use, and that were not given back. */
 static unsigned pages_left(const struct slab *slab) {
     unsigned used_mask = slab->purged_mask;
@@ -368,6 +404,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(blocks_beside_those_in_use_come_first, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(where_pages_are_missed_turns_are_skipped, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_gives_turns_to_who_works_on, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(misses_of_long_ago_are_forgotten, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(misses_that_go_on_are_not_forgotten, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(no_free_page_is_left_when_none_waits, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_that_has_not_come_gives_none, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_thread_with_little_to_do_gets_them_too, begin, nothing_is_left),
