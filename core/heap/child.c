@@ -120,7 +120,7 @@ static void rebuild_slab(struct slab *slab, uint32_t own_id) {
         /* relaxed: nobody else is there */
         (void)hak_atomic_add_relaxed(&hak_slab_begun_units, hak_slab_begun_share(slab));
     }
-    word &= ~HAK_THIN; /* hak_superslab_rebuild() forgets them */
+    word &= ~(HAK_THIN | HAK_PAGES_DUE); /* hak_superslab_rebuild() forgets them */
     hak_ragged_reset(slab);
     hak_atomic_store_relaxed(&slab->word, word | HAK_LEASED); /* relaxed: released by what follows */
     enum hak_slab_event event = hak_slab_release(slab, 0, HAK_PLACE_NOWHERE, hak_slab_owner(slab));

@@ -383,7 +383,8 @@ void hak_heap_give_back(struct heap *heap) {
     detach(heap);
 }
 
-/* Lists a leased slab where its owner, or else anybody, finds it. NONE, or RETIRE with the lease held. */
+/* Lists a leased slab where its owner, or else anybody, finds it. NONE, or with the lease held what is due
+ * before that. */
 static enum hak_slab_event list_slab(struct slab *slab, struct heap *heap) {
     enum hak_slab_event event;
     uint32_t owner = hak_slab_owner(slab);
@@ -404,20 +405,15 @@ static enum hak_slab_event list_slab(struct slab *slab, struct heap *heap) {
 }
 
 void hak_heap_handle_event(struct slab *slab, enum hak_slab_event event, void *heap_or_null) {
-    if (event == HAK_EVENT_THIN) {
-        hak_thin_enter(slab);
-        event = hak_slab_release_any(slab, 0);
+    while (event != HAK_EVENT_NONE && event != HAK_EVENT_RETIRE) {
+        if (hak_ragged_or_thin_enter(slab, event)) {
+            event = hak_slab_release_any(slab, 0);
+        } else {
+            hak_ragged_enter_if_due(slab);
+            hak_thin_enter_if_due(slab); /* one batch may have freed nearly all of a full slab */
+            event = list_slab(slab, heap_or_null);
+        }
     }
-    if (event == HAK_EVENT_RAGGED) {
-        hak_ragged_enter(slab);
-        event = hak_slab_release_any(slab, 0);
-    }
-    if (event == HAK_EVENT_LIST) {
-        hak_ragged_enter_if_due(slab);
-        hak_thin_enter_if_due(slab); /* one batch may have freed nearly all of a full slab */
-        event = list_slab(slab, heap_or_null);
-    }
-    HAK_ASSERT(event == HAK_EVENT_NONE || event == HAK_EVENT_RETIRE);
     if (event == HAK_EVENT_RETIRE) {
         hak_slab_retire(slab);
     }

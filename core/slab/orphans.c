@@ -3,6 +3,7 @@
  */
 #include "slab/orphans.h"
 #include "base/bits.h"
+#include "slab/ragged.h"
 #include "slab/slab_word.h"
 
 /* The sparse ones and side 0, which every process has, and those that threads bring along. */
@@ -58,7 +59,9 @@ static HAK_COLD void double_groups(struct slab_list *list) {
 
 static enum hak_slab_event push(struct slab_list *list, struct slab *slab) {
     enum hak_slab_event event = HAK_EVENT_NONE;
-    (void)hak_slab_list_push(list, slab, HAK_OWNER_NOBODY, &event);
+    do {
+        (void)hak_slab_list_push(list, slab, HAK_OWNER_NOBODY, &event);
+    } while (hak_ragged_or_thin_enter(slab, event));
     return event;
 }
 

@@ -90,7 +90,10 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
 /* Purges a leased slab and gives the lease back. */
 static void purge_slab(struct slab *slab, unsigned calls_max, struct purge *purge) {
     purge->given_bytes += hak_thin_purge(slab, calls_max, &purge->calls);
-    enum hak_slab_event event = hak_slab_release_any(slab, 0);
+    enum hak_slab_event event;
+    do {
+        event = hak_slab_release_any(slab, 0);
+    } while (hak_ragged_or_thin_enter(slab, event)); /* more was freed meanwhile */
     if (event == HAK_EVENT_LIST) {
         event = hak_orphans_push(slab); /* its owner's hint went stale meanwhile */
     }

@@ -79,6 +79,15 @@ void hak_ragged_enter_if_due(struct slab *slab) {
     }
 }
 
+bool hak_ragged_or_thin_enter(struct slab *slab, enum hak_slab_event event) {
+    if (event == HAK_EVENT_THIN) {
+        hak_thin_enter(slab);
+    } else if (event == HAK_EVENT_RAGGED) {
+        hak_ragged_enter(slab);
+    }
+    return event == HAK_EVENT_THIN || event == HAK_EVENT_RAGGED;
+}
+
 bool hak_ragged_is_still(const struct slab *slab) {
     return hak_slab_used_blocks(slab) <= ragged_at_most(slab);
 }

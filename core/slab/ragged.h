@@ -74,6 +74,9 @@ HAK_COLD void hak_ragged_enter(struct slab *slab);
 /* The same if it is ragged: for a slab that a single count took from full to there. */
 HAK_COLD void hak_ragged_enter_if_due(struct slab *slab);
 
+/* Enters it as thin or ragged if the event says that this is due; false if it says something else. */
+HAK_COLD bool hak_ragged_or_thin_enter(struct slab *slab, enum hak_slab_event event);
+
 /* Whether it still is what it was when it came to wait. Lease held. */
 HAK_COLD bool hak_ragged_is_still(const struct slab *slab);
 

@@ -114,19 +114,32 @@ bool hak_slab_lease_any(struct slab *slab) {
     }
 }
 
-/* What is due for a slab that would have that word without its lease: who has the lease then keeps it. */
-static enum hak_slab_event event_of(const struct slab *slab, uint64_t word) {
-    int count = hak_slab_word_count(word);
-    if (count == (int)slab->capacity_blocks) {
+/* What is due where nothing else is: pages may be free, though the slab is not. */
+static enum hak_slab_event event_of_pages(const struct slab *slab, uint64_t word) {
+    unsigned used_blocks = (unsigned)(slab->capacity_blocks - hak_slab_word_count(word));
+    if (HAK_UNLIKELY(hak_thin_begins(slab, used_blocks)) && !hak_slab_word_is_thin(word)) {
+        return HAK_EVENT_THIN;
+    }
+    return HAK_UNLIKELY(hak_ragged_begins(slab, used_blocks)) ? HAK_EVENT_RAGGED : HAK_EVENT_NONE;
+}
+
+enum hak_slab_event hak_slab_unlisted_event(const struct slab *slab, uint64_t word) {
+    if (hak_slab_word_count(word) == (int)slab->capacity_blocks) {
         return HAK_EVENT_RETIRE;
     }
-    bool is_lost =
-        hak_slab_word_place(word) == HAK_PLACE_NOWHERE && count >= (int)hak_slab_relist_blocks(slab);
-    return is_lost ? HAK_EVENT_LIST : HAK_EVENT_NONE;
+    return HAK_UNLIKELY((word & HAK_PAGES_DUE) != 0) ? event_of_pages(slab, word) : HAK_EVENT_NONE;
+}
+
+/* What is due for a slab that would have that word without its lease: who has the lease then keeps it. */
+static enum hak_slab_event event_of(const struct slab *slab, uint64_t word) {
+    enum hak_slab_event event = hak_slab_unlisted_event(slab, word);
+    bool is_lost = hak_slab_word_place(word) == HAK_PLACE_NOWHERE &&
+                   hak_slab_word_count(word) >= (int)hak_slab_relist_blocks(slab);
+    return event == HAK_EVENT_NONE && is_lost ? HAK_EVENT_LIST : event;
 }
 
 static uint64_t without_lease_if_none(uint64_t word, enum hak_slab_event event) {
-    return event == HAK_EVENT_NONE ? word & ~HAK_LEASED : word;
+    return event == HAK_EVENT_NONE ? word & ~(HAK_LEASED | HAK_PAGES_DUE) : word;
 }
 
 enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
@@ -175,15 +188,6 @@ enum hak_slab_event hak_slab_release_any(struct slab *slab, unsigned taken_block
     }
 }
 
-/* What is due where nothing else is: pages may be free, though the slab is not. */
-static enum hak_slab_event event_of_pages(const struct slab *slab, uint64_t word) {
-    unsigned used_blocks = (unsigned)(slab->capacity_blocks - hak_slab_word_count(word));
-    if (HAK_UNLIKELY(hak_thin_begins(slab, used_blocks)) && !hak_slab_word_is_thin(word)) {
-        return HAK_EVENT_THIN;
-    }
-    return HAK_UNLIKELY(hak_ragged_begins(slab, used_blocks)) ? HAK_EVENT_RAGGED : HAK_EVENT_NONE;
-}
-
 /* Nobody's slabs are freed to by whoever had them, too. */
 static bool is_foreign(uint64_t word, uint32_t freer) {
     uint32_t owner = hak_slab_word_owner(word);
@@ -205,6 +209,8 @@ enum hak_slab_event hak_slab_count_free(struct slab *slab, unsigned blocks, uint
                 event = event_of_pages(slab, next);
             }
             next |= event != HAK_EVENT_NONE ? HAK_LEASED : 0;
+        } else if (event_of_pages(slab, next) != HAK_EVENT_NONE) {
+            next |= HAK_PAGES_DUE;
         }
         /* acq_rel: pairs with the swaps in hak_slab_release(), hak_slab_lease_warm() and
          * hak_slab_lease_any(): the next holder of the lease sees our FREE bytes, and we, if we become it,

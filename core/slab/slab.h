@@ -132,6 +132,10 @@ bool hak_slab_lease_any(struct slab *slab);
 enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, enum hak_place place,
                                      uint32_t owner);
 
+/* What is due for a leased slab with that word before it is placed: RETIRE, THIN, RAGGED or NONE. Lease held.
+ */
+enum hak_slab_event hak_slab_unlisted_event(const struct slab *slab, uint64_t word);
+
 /*
  * Gives the lease back to a slab that is WARM with `owner`, where there is nothing else to see to: blocks
  * were taken out, or it was fetched ahead of need and may be wholly free.

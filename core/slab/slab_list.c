@@ -65,20 +65,21 @@ static void unlink_locked(struct slab_list *list, struct slab *slab) {
     set_count(list, (size_t)-1);
 }
 
-/* leased -> LISTED, lease given back; RETIRE with the lease held when every block is counted free. */
+/* leased -> LISTED, lease given back; or, with the lease held, what is due before that. */
 static enum hak_slab_event leased_to_listed(struct slab *slab, uint32_t owner) {
     for (;;) {
         /* acquire: pairs with the swap in hak_slab_count_free(): what is retired here others are through with
          */
         uint64_t word = hak_atomic_load_acquire(&slab->word);
         HAK_ASSERT(hak_slab_word_is_leased(word));
-        if (hak_slab_word_count(word) == (int)slab->capacity_blocks) {
-            return HAK_EVENT_RETIRE;
+        enum hak_slab_event event = hak_slab_unlisted_event(slab, word);
+        if (event != HAK_EVENT_NONE) {
+            return event;
         }
         uint64_t listed = hak_slab_word_with_owner(hak_slab_word_with_place(word, HAK_PLACE_LISTED), owner);
         /* release: pairs with the swaps in hak_slab_count_free() and hak_slab_lease_any(), which take the
          * lease without the list's lock */
-        if (hak_atomic_cas_weak_release(&slab->word, &word, listed & ~HAK_LEASED)) {
+        if (hak_atomic_cas_weak_release(&slab->word, &word, listed & ~(HAK_LEASED | HAK_PAGES_DUE))) {
             return HAK_EVENT_NONE;
         }
     }
@@ -107,7 +108,7 @@ bool hak_slab_list_push(struct slab_list *list, struct slab *slab, uint32_t owne
     if (is_open) {
         link_locked(list, slab);
         *event = leased_to_listed(slab, owner);
-        if (*event == HAK_EVENT_RETIRE) {
+        if (*event != HAK_EVENT_NONE) {
             unlink_locked(list, slab);
         }
     }

@@ -24,7 +24,7 @@ struct slab_list {
 
 /*
  * Links a leased slab and gives the lease back. False when the list is closed: the lease is still held.
- * *event is NONE, or RETIRE (lease held, not linked) when all blocks turn out to be free.
+ * *event is NONE, or (lease held, not linked) what is due before that: RETIRE, THIN or RAGGED.
  */
 bool hak_slab_list_push(struct slab_list *list, struct slab *slab, uint32_t owner,
                         enum hak_slab_event *event);

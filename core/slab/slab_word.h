@@ -8,6 +8,7 @@
  *   bits 20-25  class
  *   bit  26     thin: nearly all blocks are free, and the pages beneath them count as dirty
  *   bit  27     blocks were freed by others than the owner since the lease was last given back
+ *   bit  28     pages due: a free under somebody's lease left it thin or ragged; who gives it back sees to it
  *   bits 32-63  owner: number of a heap, 0 for nobody
  */
 #ifndef HAK_SLAB_SLAB_WORD_H
@@ -25,6 +26,7 @@
 #define HAK_CLASS_MASK      ((uint64_t)63 << HAK_CLASS_SHIFT)
 #define HAK_THIN            ((uint64_t)1 << 26)
 #define HAK_FOREIGN_FREES   ((uint64_t)1 << 27)
+#define HAK_PAGES_DUE       ((uint64_t)1 << 28)
 #define HAK_OWNER_SHIFT     32u
 #define HAK_OWNER_MASK      ((uint64_t)UINT32_MAX << HAK_OWNER_SHIFT)
 #define HAK_OWNER_NOBODY    0u

@@ -10,11 +10,13 @@
 #include "heap/heap.h"
 #include "meta/classes.h"
 #include "os/os.h"
+#include "slab/orphans.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/slab_word.h"
 #include "slab/superslab_pool.h"
 #include "support/child.h"
+#include "support/classes.h"
 #include "support/clock.h"
 #include "support/debt.h"
 #include "support/target.h"
@@ -253,6 +255,84 @@ static unsigned turns_until_none_waits(unsigned seconds) {
     return turns;
 }
 
+/* One slab of 128 blocks, all in use, which the test frees as a thread does whose cache is full. The first
+ * lie on every other page. */
+static struct slab *own_slab;
+static struct block_ref own_refs[BLOCKS_PER_SLAB];
+
+static void take_own(enum hak_place place) {
+    struct block_ref refs[BLOCKS_PER_SLAB];
+    own_slab = hak_superslab_take_units(1, 0);
+    assert_int_equal(hak_slab_assign(own_slab, CLASS_OF_512, hak_heap_attach()->id), 0);
+    assert_int_equal(hak_blocks_take(own_slab, refs, BLOCKS_PER_SLAB), BLOCKS_PER_SLAB);
+    for (unsigned i = 0; i < BLOCKS_PER_SLAB; i++) {
+        own_refs[i] = refs[i * EVERY % BLOCKS_PER_SLAB + i * EVERY / BLOCKS_PER_SLAB];
+    }
+    assert_int_equal(hak_slab_release(own_slab, BLOCKS_PER_SLAB, place, hak_heap_attach()->id),
+                     HAK_EVENT_NONE);
+}
+
+static void free_own(unsigned from, unsigned to) {
+    (void)hak_blocks_return(own_refs + from, to - from, hak_heap_attach()->id, hak_heap_handle_event, NULL);
+}
+
+static bool is_own_thin(void) {
+    return (hak_superslab_of(own_slab)->thin_slabs >> own_slab->unit_idx & 1u) != 0;
+}
+
+static bool does_own_wait(void) {
+    return (hak_superslab_of(own_slab)->ragged_slabs >> own_slab->unit_idx & 1u) != 0;
+}
+
+/* The free that would have made the slab thin or ragged found it leased: who has the lease sees to it. */
+static void what_is_freed_during_a_lease_is_seen_at_its_end(void **state) {
+    (void)state;
+    static const struct {
+        unsigned left_blocks;
+        bool is_thin;
+    } cases[] = {{8, false}, {1, true}};
+    fill();
+    hak_purge_set_floor(GIB);
+    for (unsigned i = 0; i < 2 * COUNT_OF(cases); i++) {
+        unsigned left = cases[i / 2].left_blocks;
+        bool is_listed = i % 2 != 0;
+        take_own(is_listed ? HAK_PLACE_NOWHERE : HAK_PLACE_WARM);
+        assert_true(hak_slab_lease_any(own_slab));
+        free_own(left, BLOCKS_PER_SLAB);
+        assert_false(is_own_thin() || does_own_wait());
+        if (is_listed) {
+            assert_int_equal(hak_orphans_push(own_slab), HAK_EVENT_NONE);
+        } else {
+            hak_heap_handle_event(own_slab, hak_slab_release_any(own_slab, 0), NULL);
+        }
+        assert_int_equal(is_own_thin(), cases[i / 2].is_thin);
+        assert_true(does_own_wait());
+        free_own(0, left);
+    }
+}
+
+/* In the last of the calls that the turn makes for the pages between them. */
+static void free_all_but_one(void) {
+    if (purge_calls == EVERY / 2) {
+        during_purge = NULL;
+        free_own(1, EVERY / 2);
+    }
+}
+
+static void what_is_freed_during_a_purge_is_seen_at_its_end(void **state) {
+    (void)state;
+    fill();
+    take_own(HAK_PLACE_WARM);
+    free_own(EVERY / 2, BLOCKS_PER_SLAB);
+    assert_true(does_own_wait() && !is_own_thin());
+    purge_calls = 0;
+    during_purge = free_all_but_one;
+    hak_purge_ragged();
+    assert_null(during_purge);
+    assert_true(is_own_thin() || own_slab->purged_pages == HAK_UNIT_BYTES / hak_os_page_bytes() - 1);
+    free_own(0, 1);
+}
+
 /* As after many swings: a heap that shrinks for good then is not skipped for as long as it lives. */
 static void misses_of_long_ago_are_forgotten(void **state) {
     (void)state;
@@ -404,6 +484,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(blocks_beside_those_in_use_come_first, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(where_pages_are_missed_turns_are_skipped, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(time_gives_turns_to_who_works_on, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(what_is_freed_during_a_lease_is_seen_at_its_end, begin,
+                                        nothing_is_left),
+        cmocka_unit_test_setup_teardown(what_is_freed_during_a_purge_is_seen_at_its_end, begin,
+                                        nothing_is_left),
         cmocka_unit_test_setup_teardown(misses_of_long_ago_are_forgotten, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(misses_that_go_on_are_not_forgotten, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(no_free_page_is_left_when_none_waits, begin, nothing_is_left),

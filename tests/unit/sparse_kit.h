@@ -23,9 +23,13 @@
 #define BLOCKS          (SLABS * BLOCKS_PER_SLAB)
 
 static unsigned purge_calls;
+static void (*during_purge)(void); /* called in each */
 
 int madvise(void *address, size_t bytes, int advice) {
     purge_calls += advice == MADV_DONTNEED;
+    if (during_purge != NULL && advice == MADV_DONTNEED) {
+        during_purge();
+    }
     return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
