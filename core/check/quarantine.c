@@ -4,11 +4,11 @@
 #include "check/quarantine.h"
 #include "meta/arena.h"
 
-#define CHUNK_ENTRIES 254u
+#define CHUNK_ENTRIES 169u
 
 struct entry {
     void *block;
-    size_t bytes;
+    struct hak_held held;
 };
 
 struct chunk {
@@ -23,12 +23,18 @@ struct hak_lock hak_quarantine_lock = HAK_LOCK_INIT(HAK_RANK_QUEUE);
 /* Under lock. */
 static struct {
     struct chunk *oldest, *newest;
-    size_t bytes;
-    size_t bytes_max; /* const after start */
-} queue;
+    struct hak_held held;
+    struct hak_held most; /* bytes: const after start */
+} queue = {.most = {.space_bytes = SIZE_MAX}};
 
 void hak_quarantine_prepare(size_t bytes_max) {
-    queue.bytes_max = bytes_max;
+    queue.most.bytes = bytes_max;
+}
+
+void hak_quarantine_bound_space(size_t space_bytes_max) {
+    hak_lock_acquire(&hak_quarantine_lock);
+    queue.most.space_bytes = space_bytes_max;
+    hak_lock_release(&hak_quarantine_lock);
 }
 
 static void add_chunk_locked(struct chunk *chunk) {
@@ -40,7 +46,7 @@ static void add_chunk_locked(struct chunk *chunk) {
     queue.newest = chunk;
 }
 
-bool hak_quarantine_push(void *block, size_t bytes) {
+bool hak_quarantine_push(void *block, struct hak_held held) {
     struct chunk *spare = NULL;
     for (;;) {
         hak_lock_acquire(&hak_quarantine_lock);
@@ -51,8 +57,9 @@ bool hak_quarantine_push(void *block, size_t bytes) {
             has_room = true;
         }
         if (has_room) {
-            queue.newest->entries[queue.newest->end++] = (struct entry){.block = block, .bytes = bytes};
-            queue.bytes += bytes;
+            queue.newest->entries[queue.newest->end++] = (struct entry){.block = block, .held = held};
+            queue.held.bytes += held.bytes;
+            queue.held.space_bytes += held.space_bytes;
         }
         hak_lock_release(&hak_quarantine_lock);
         if (has_room) {
@@ -73,7 +80,8 @@ bool hak_quarantine_push(void *block, size_t bytes) {
 static void *pop_locked(struct chunk **emptied) {
     struct chunk *chunk = queue.oldest;
     struct entry entry = chunk->entries[chunk->first++];
-    queue.bytes -= entry.bytes;
+    queue.held.bytes -= entry.held.bytes;
+    queue.held.space_bytes -= entry.held.space_bytes;
     if (chunk->first == chunk->end) {
         queue.oldest = chunk->next;
         if (queue.oldest == NULL) {
@@ -88,7 +96,8 @@ void *hak_quarantine_pop(bool to_be_emptied) {
     struct chunk *emptied = NULL;
     void *block = NULL;
     hak_lock_acquire(&hak_quarantine_lock);
-    if (queue.oldest != NULL && (to_be_emptied || queue.bytes > queue.bytes_max)) {
+    bool is_surplus = queue.held.bytes > queue.most.bytes || queue.held.space_bytes > queue.most.space_bytes;
+    if (queue.oldest != NULL && (to_be_emptied || is_surplus)) {
         block = pop_locked(&emptied);
     }
     hak_lock_release(&hak_quarantine_lock);
@@ -101,12 +110,12 @@ void *hak_quarantine_pop(bool to_be_emptied) {
 void hak_quarantine_forget(bool (*is_lost)(const void *block)) {
     struct chunk *old = queue.oldest;
     queue.oldest = queue.newest = NULL;
-    queue.bytes = 0;
+    queue.held = (struct hak_held){0};
     while (old != NULL) {
         struct chunk *next = old->next;
         for (unsigned i = old->first; i < old->end; i++) {
             if (!is_lost(old->entries[i].block)) {
-                (void)hak_quarantine_push(old->entries[i].block, old->entries[i].bytes);
+                (void)hak_quarantine_push(old->entries[i].block, old->entries[i].held);
             }
         }
         hak_meta_free(old, sizeof *old);

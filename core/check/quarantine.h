@@ -1,8 +1,9 @@
 /*
  * quarantine.h - freed blocks that wait, oldest first, before their memory serves others.
  *
- * Bounded by the bytes that they hold. Only addresses are kept here; what becomes of a block that leaves is
- * the caller's business. Any thread; one lock of rank QUEUE, held for a moment.
+ * Bounded by the memory that they hold and by the address space that they keep from the program. Only
+ * addresses are kept here; what becomes of a block that leaves is the caller's business. Any thread; one lock
+ * of rank QUEUE, held for a moment.
  */
 #ifndef HAK_CHECK_QUARANTINE_H
 #define HAK_CHECK_QUARANTINE_H
@@ -10,13 +11,22 @@
 #include "base/compiler.h"
 #include "os/lock.h"
 
-/* Sets the bound: blocks leave while more than this waits. */
+/* What a block that waits costs. */
+struct hak_held {
+    size_t bytes;       /* of memory */
+    size_t space_bytes; /* of address space that serves nothing else meanwhile */
+};
+
+/* Sets the bound on memory: blocks leave while more than this waits. */
 void hak_quarantine_prepare(size_t bytes_max);
 
-/* Adds a block that holds `bytes` of memory. False when there is no memory to remember it. */
-bool hak_quarantine_push(void *block, size_t bytes);
+/* The same for address space. At any time. */
+void hak_quarantine_bound_space(size_t space_bytes_max);
 
-/* Takes the oldest block if more than the bound waits, or any if `to_be_emptied`; NULL when there is none to
+/* Adds a block. False when there is no memory to remember it. */
+bool hak_quarantine_push(void *block, struct hak_held held);
+
+/* Takes the oldest block if more than a bound waits, or any if `to_be_emptied`; NULL when there is none to
  * take. */
 void *hak_quarantine_pop(bool to_be_emptied);
 

@@ -15,11 +15,12 @@
 #define HASH_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
 #define HASH_SHIFT      29
 
-/* Const once published, but for the sums. */
+/* Const once published, but for what the thread that lists what is still allocated has there. */
 struct hak_trace {
     const struct hak_trace *next;
     uint64_t hash;
-    struct hak_trace_sums sums; /* of the thread that lists what is still allocated */
+    struct hak_trace_sums sums; /* the list's */
+    struct hak_trace *lighter;  /* the list's: the next one of those that have sums */
     unsigned count;
     void *frames[];
 };
@@ -28,6 +29,12 @@ static struct {
     _Atomic(const struct hak_trace *) *buckets; /* const after start; NULL: there is no table */
     _Atomic size_t kept_bytes;
 } traces;
+
+/* Those that have sums, of the thread that lists them. */
+static struct {
+    struct hak_trace *heaviest; /* just the first one until they are sorted */
+    bool is_sorted;
+} listed;
 
 #define TABLE_BYTES (TRACE_BUCKETS * sizeof *traces.buckets)
 
@@ -106,24 +113,59 @@ size_t hak_trace_kept_bytes(void) {
 
 void hak_trace_add(const struct hak_trace *trace, size_t bytes) {
     struct hak_trace *own = (struct hak_trace *)(uintptr_t)trace;
+    if (own->sums.blocks == 0) {
+        own->lighter = listed.heaviest;
+        listed.heaviest = own;
+    }
     own->sums.blocks++;
     own->sums.bytes += bytes;
+    listed.is_sorted = false;
+}
+
+static struct hak_trace *merge(struct hak_trace *a, struct hak_trace *b) {
+    struct hak_trace *merged = NULL;
+    struct hak_trace **end = &merged;
+    while (a != NULL && b != NULL) {
+        struct hak_trace **heavier = a->sums.bytes >= b->sums.bytes ? &a : &b;
+        *end = *heavier;
+        *heavier = (*heavier)->lighter;
+        end = &(*end)->lighter;
+    }
+    *end = a != NULL ? a : b;
+    return merged;
+}
+
+/* Merge sort: piles[i] is NULL or has 2^i of them. */
+static struct hak_trace *sort(struct hak_trace *unsorted) {
+    struct hak_trace *piles[64] = {NULL};
+    struct hak_trace *sorted = NULL;
+    while (unsorted != NULL) {
+        struct hak_trace *pile = unsorted;
+        unsigned i = 0;
+        unsorted = pile->lighter;
+        pile->lighter = NULL;
+        for (; piles[i] != NULL; i++) {
+            pile = merge(piles[i], pile);
+            piles[i] = NULL;
+        }
+        piles[i] = pile;
+    }
+    for (unsigned i = 0; i < sizeof piles / sizeof piles[0]; i++) {
+        sorted = merge(piles[i], sorted);
+    }
+    return sorted;
 }
 
 const struct hak_trace *hak_trace_take_largest(struct hak_trace_sums *sums) {
-    const struct hak_trace *largest = NULL;
-    for (size_t i = 0; traces.buckets != NULL && i < TRACE_BUCKETS; i++) {
-        /* acquire: pairs with the swap at the end of hak_trace_keep() */
-        const struct hak_trace *trace = hak_atomic_load_acquire(&traces.buckets[i]);
-        for (; trace != NULL; trace = trace->next) {
-            if (trace->sums.blocks != 0 && (largest == NULL || trace->sums.bytes > largest->sums.bytes)) {
-                largest = trace;
-            }
-        }
+    if (!listed.is_sorted) {
+        listed.heaviest = sort(listed.heaviest);
+        listed.is_sorted = true;
     }
+    struct hak_trace *largest = listed.heaviest;
     if (largest != NULL) {
+        listed.heaviest = largest->lighter;
         *sums = largest->sums;
-        ((struct hak_trace *)(uintptr_t)largest)->sums = (struct hak_trace_sums){0, 0};
+        largest->sums = (struct hak_trace_sums){0, 0};
     }
     return largest;
 }

@@ -29,7 +29,8 @@
 
 #define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
 #define GUARDED_LIVE_MAX         16384u /* two kernel mappings each, of 65 530 that a process may have */
-#define CATCH_EVERY              64u    /* guarded allocations: a look at who handles SIGSEGV */
+#define LOOK_EVERY               64u /* guarded allocations: a look at who handles SIGSEGV, and at limits */
+#define SPACE_PARTS              8u  /* of what the process may map, one of them for the quarantine */
 
 /* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
  * mapping. */
@@ -44,6 +45,7 @@ void hak_checked_start(unsigned mode) {
     }
     hak_records_prepare();
     hak_quarantine_prepare(quarantine_bytes);
+    hak_quarantine_bound_space(hak_os_space_limit() / SPACE_PARTS);
     hak_fatal_explain = hak_report_explain;
     hak_crash_catch();
     hak_front_set_modes(hak_front_modes() | mode, 0);
@@ -55,12 +57,13 @@ static uint32_t thread_number(void) {
 
 /* ---- allocation ---- */
 
-/* After each guarded allocation: the program may have taken the signal since. */
-static void catch_now_and_then(void) {
+/* After each guarded allocation: the program may have taken the signal since, or limited itself. */
+static void look_now_and_then(void) {
     static _Atomic unsigned count;
     /* relaxed: a rhythm */
-    if (hak_atomic_add_relaxed(&count, 1) % CATCH_EVERY == 0) {
+    if (hak_atomic_add_relaxed(&count, 1) % LOOK_EVERY == 0) {
         hak_crash_catch();
+        hak_quarantine_bound_space(hak_os_space_limit() / SPACE_PARTS);
     }
 }
 
@@ -68,7 +71,7 @@ static void catch_now_and_then(void) {
 static void *note_guarded(void *block, struct hak_record *record) {
     record->kind = block != NULL ? HAK_RECORD_GUARDED : HAK_RECORD_INLINE;
     if (block != NULL) {
-        catch_now_and_then();
+        look_now_and_then();
     }
     return block;
 }
@@ -223,17 +226,18 @@ static void quarantine(const struct hak_record *record, const char *function) {
         return;
     }
     struct hak_zones zones = hak_zones_of(record);
-    size_t held_bytes = (size_t)(zones.behind - zones.block);
+    struct hak_held held = {.bytes = (size_t)(zones.behind - zones.block)};
     if (record->kind == HAK_RECORD_GUARDED) {
         hak_guarded_close(record);
-        held_bytes = CLOSED_BLOCK_BYTES(held_bytes);
+        held.bytes = CLOSED_BLOCK_BYTES(held.bytes);
+        held.space_bytes = hak_guarded_range(record).mapping_bytes;
     } else {
-        memset(zones.block, HAK_FILL_FREED, held_bytes);
+        memset(zones.block, HAK_FILL_FREED, held.bytes);
         mark_inline(block, false);
     }
     hak_record_freeing_to_quarantined(block);
     bool may_wait = record->kind == HAK_RECORD_GUARDED || is_in_slab(block);
-    if (!may_wait || !hak_quarantine_push(block, held_bytes)) {
+    if (!may_wait || !hak_quarantine_push(block, held)) {
         release(block, function);
     }
     release_surplus(function, false);

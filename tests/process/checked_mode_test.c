@@ -295,6 +295,24 @@ static void the_quarantine_gives_way_when_memory_is_short(void **state) {
     assert_function_succeeds(take_and_give_with_little_room);
 }
 
+/* What waits there is not to leave too little for the mappings that the program makes itself: stacks, files.
+ */
+static int map_beside_the_quarantine(void *unused) {
+    (void)unused;
+    limit_room(200 * MIB);
+    for (unsigned i = 0; i < 4000; i++) {
+        free(launder(malloc(40 * KIB)));
+        CHECK(i % 50 != 0 || has_room(120 * MIB));
+    }
+    return 0;
+}
+
+static void the_quarantine_leaves_room_to_the_program(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_function_succeeds(map_beside_the_quarantine);
+}
+
 /* As in any mode what is free goes before a long block is refused: caches, and SuperSlabs that they kept. */
 static int ask_for_more_than_there_is(void *unused) {
     enum { KEPT = 64 * 1024 };
@@ -409,6 +427,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),
+        cmocka_unit_test(the_quarantine_leaves_room_to_the_program),
         cmocka_unit_test(nothing_is_kept_when_a_long_block_is_refused),
         cmocka_unit_test(many_long_blocks_leave_mappings_to_the_program),
         cmocka_unit_test(memory_that_is_short_is_an_error_as_ever),

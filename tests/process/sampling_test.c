@@ -413,6 +413,22 @@ static void a_block_that_is_to_be_smaller_stays_when_there_is_no_memory(void **s
     assert_part_succeeds("shrink", "HAKMEM_GUARD_SAMPLE=1");
 }
 
+/* What waits keeps address space from stacks and files of the program. */
+static int map_beside_what_waits(void) {
+    limit_room(150 * MIB);
+    for (unsigned i = 0; i < 500; i++) {
+        free(launder(malloc(900 * KIB)));
+        CHECK(i % 20 != 0 || has_room(64 * MIB));
+    }
+    return 0;
+}
+
+static void what_waits_leaves_room_to_the_program(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    assert_part_succeeds("map-beside", "HAKMEM_GUARD_SAMPLE=1");
+}
+
 static int allocate_few(void) {
     return allocate_on_threads(1000, 10) != 0 || keep(1000) != 0;
 }
@@ -424,6 +440,7 @@ static const struct part parts[] = {
     {"little-space", start_with_little_space},
     {"fill-little-space", fill_little_space},
     {"shrink", shrink_without_memory},
+    {"map-beside", map_beside_what_waits},
     {"resident", ask_what_is_resident},
     {"barriers", pass_barriers},
     {"spaced", look_at_spaces},
@@ -441,6 +458,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(samples_have_time_between_them),
         cmocka_unit_test(faults_elsewhere_cost_hardly_more),
         cmocka_unit_test(what_waits_gives_way_when_memory_is_short),
+        cmocka_unit_test(what_waits_leaves_room_to_the_program),
         cmocka_unit_test(where_address_space_is_little_slots_take_little),
         cmocka_unit_test(a_block_that_is_to_be_smaller_stays_when_there_is_no_memory),
         cmocka_unit_test(what_sampled_blocks_have_is_resident),

@@ -161,6 +161,28 @@ static void the_largest_is_taken_first(void **state) {
     assert_int_equal(tally.bytes, 1);
 }
 
+/* Many places, in no order, some with as many bytes as others: from the heaviest to the lightest. */
+static void many_are_taken_in_order(void **state) {
+    (void)state;
+    enum { FIRST = 5000, COUNT = 3000 };
+    struct hak_trace_sums tally = {0, SIZE_MAX};
+    size_t left_bytes = 0;
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t bytes = i * 7919u % 1000;
+        hak_trace_add(keep_number(FIRST + i), bytes);
+        left_bytes += bytes;
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t before_bytes = tally.bytes;
+        assert_non_null(hak_trace_take_largest(&tally));
+        assert_in_range(tally.bytes, 0, before_bytes);
+        assert_int_equal(tally.blocks, 1);
+        left_bytes -= tally.bytes;
+    }
+    assert_int_equal(left_bytes, 0);
+    assert_null(hak_trace_take_largest(&tally));
+}
+
 /* Wherever in the table a stack lies. */
 static int take_from_everywhere(void *unused) {
     const uintptr_t step = 4096, last = 20 * step;
@@ -200,6 +222,7 @@ int main(void) {
         cmocka_unit_test(what_is_kept_has_a_bound),
         cmocka_unit_test(without_memory_a_new_stack_is_lost),
         cmocka_unit_test(the_largest_is_taken_first),
+        cmocka_unit_test(many_are_taken_in_order),
         cmocka_unit_test(every_stack_of_the_table_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

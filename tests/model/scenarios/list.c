@@ -79,6 +79,6 @@ const struct model_scenario *const model_scenarios[] = {
     &model_parked_shard,
     &model_child_rebuild,
     &model_traces_same,
-    &model_traces_list,
+    &model_traces_two,
     NULL,
 };

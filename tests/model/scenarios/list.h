@@ -42,7 +42,7 @@ extern const struct model_scenario model_registry_home, model_registry_leaf, mod
     model_registry_reciprocals, model_registry_prepared, model_record_table;
 
 /* traces.c */
-extern const struct model_scenario model_traces_same, model_traces_list;
+extern const struct model_scenario model_traces_same, model_traces_two;
 
 /* parked.c */
 extern const struct model_scenario model_parked_pair, model_parked_row_pair, model_parked_flush,
