@@ -24,17 +24,11 @@ struct hak_lock hak_quarantine_lock = HAK_LOCK_INIT(HAK_RANK_QUEUE);
 static struct {
     struct chunk *oldest, *newest;
     struct hak_held held;
-    struct hak_held most; /* bytes: const after start */
-} queue = {.most = {.space_bytes = SIZE_MAX}};
+    struct hak_held most; /* const after start */
+} queue;
 
-void hak_quarantine_prepare(size_t bytes_max) {
-    queue.most.bytes = bytes_max;
-}
-
-void hak_quarantine_bound_space(size_t space_bytes_max) {
-    hak_lock_acquire(&hak_quarantine_lock);
-    queue.most.space_bytes = space_bytes_max;
-    hak_lock_release(&hak_quarantine_lock);
+void hak_quarantine_prepare(struct hak_held most) {
+    queue.most = most;
 }
 
 static void add_chunk_locked(struct chunk *chunk) {

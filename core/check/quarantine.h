@@ -17,17 +17,14 @@ struct hak_held {
     size_t space_bytes; /* of address space that serves nothing else meanwhile */
 };
 
-/* Sets the bound on memory: blocks leave while more than this waits. */
-void hak_quarantine_prepare(size_t bytes_max);
-
-/* The same for address space. At any time. */
-void hak_quarantine_bound_space(size_t space_bytes_max);
+/* Sets the bounds: blocks leave while more than this waits. */
+void hak_quarantine_prepare(struct hak_held most);
 
 /* Adds a block. False when there is no memory to remember it. */
 bool hak_quarantine_push(void *block, struct hak_held held);
 
-/* Takes the oldest block if more than a bound waits, or any if `to_be_emptied`; NULL when there is none to
- * take. */
+/* Takes the oldest block if more than the bounds allow waits, or any if `to_be_emptied`; NULL when there is
+ * none to take. */
 void *hak_quarantine_pop(bool to_be_emptied);
 
 /* Drops each block for which is_lost() is true: in the child of a fork, alone. */

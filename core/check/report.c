@@ -6,9 +6,9 @@
 #include "check/guarded.h"
 #include "check/slots.h"
 #include "check/trace_text.h"
+#include "os/fatal.h"
 #include "os/line.h"
 #include <stdlib.h>
-#include <unistd.h>
 
 #define LINE_BYTES_MAX 256u
 
@@ -60,8 +60,8 @@ static void write_who(const char *what, uint32_t thread, const struct hak_trace 
         hak_text_string(&line, " by thread ");
         hak_text_decimal(&line, thread);
     }
-    hak_line_write(&line, STDERR_FILENO);
-    hak_trace_write(trace, STDERR_FILENO);
+    hak_line_write(&line, hak_fatal_fd());
+    hak_trace_write(trace, hak_fatal_fd());
 }
 
 static void write_here(const struct hak_trace *here) {
@@ -97,7 +97,7 @@ static void write_damage(const struct hak_finding *finding) {
     hak_text_hex(&line, at);
     hak_text_string(&line, " holds ");
     hak_text_hex(&line, *finding->damage.at);
-    hak_line_write(&line, STDERR_FILENO);
+    hak_line_write(&line, hak_fatal_fd());
 }
 
 void hak_finding_write(const char *function, const struct hak_finding *finding) {
@@ -158,7 +158,7 @@ void hak_report_explain(const void *pointer) {
         hak_text_string(&line, " of ");
         hak_text_decimal(&line, found.bytes);
         hak_text_string(&line, " bytes");
-        hak_line_write(&line, STDERR_FILENO);
+        hak_line_write(&line, hak_fatal_fd());
     }
     write_here(hak_trace_take());
     if (is_known) {
@@ -225,7 +225,7 @@ void hak_report_access(const struct hak_record *record, const void *address, enu
     hak_text_string(&line, ", ");
     hak_text_decimal(&line, record->bytes);
     hak_text_string(&line, "-byte block");
-    hak_line_write(&line, STDERR_FILENO);
+    hak_line_write(&line, hak_fatal_fd());
     write_here(here);
     write_owners(record);
 }

@@ -115,16 +115,28 @@ void hak_warn_options_closed(int fd) {
     hak_os_write(fd, line, sizeof line - 1);
 }
 
-void hak_warn_other_malloc(const char *name, int fd) {
+static void warn(const char *name, const char *what, int fd) {
     char buffer[WARNING_BYTES_MAX];
     struct text line = hak_line_over(buffer, sizeof buffer);
     hak_text_string(&line, "hakmem: " HAK_OPTION_PREFIX);
     hak_text_string(&line, name);
-    hak_text_string(&line, ": another malloc stands before hakmem's; what it does not hand on is not seen");
+    hak_text_string(&line, ": ");
+    hak_text_string(&line, what);
     hak_line_write(&line, fd);
 }
 
-void hak_warn_leaks_unchecked(int fd) {
-    static const char line[] = "hakmem: HAKMEM_CHECK_LEAKS: nothing is listed without HAKMEM_CHECK=1\n";
-    hak_os_write(fd, line, sizeof line - 1);
+void hak_warn_other_malloc(const char *name, int fd) {
+    warn(name, "another malloc stands before hakmem's; what it does not hand on is not seen", fd);
+}
+
+void hak_warn_without_effect(const struct hak_options *options, int fd) {
+    if (options->check_leaks != 0 && !options->check) {
+        warn("CHECK_LEAKS", "nothing is listed without HAKMEM_CHECK=1", fd);
+    }
+    if (options->guard_sample != 0 && options->check) {
+        warn("GUARD_SAMPLE", "none is sampled with HAKMEM_CHECK=1, which looks at all", fd);
+    }
+    if (options->zero_on_free && options->check) {
+        warn("ZERO_ON_FREE", "not zeroed with HAKMEM_CHECK=1, which fills with 0xDF", fd);
+    }
 }

@@ -37,7 +37,7 @@ HAK_COLD void hak_warn_options_closed(int fd);
 /* That another malloc stands before hakmem's, so that the option of that name, without prefix, sees less. */
 HAK_COLD void hak_warn_other_malloc(const char *name, int fd);
 
-/* That HAKMEM_CHECK_LEAKS lists nothing outside checked mode. */
-HAK_COLD void hak_warn_leaks_unchecked(int fd);
+/* Options that do nothing beside HAKMEM_CHECK=1, or without it. */
+HAK_COLD void hak_warn_without_effect(const struct hak_options *options, int fd);
 
 #endif

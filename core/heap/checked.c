@@ -29,8 +29,8 @@
 
 #define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
 #define GUARDED_LIVE_MAX         16384u /* two kernel mappings each, of 65 530 that a process may have */
-#define LOOK_EVERY               64u /* guarded allocations: a look at who handles SIGSEGV, and at limits */
-#define SPACE_PARTS              8u  /* of what the process may map, one of them for the quarantine */
+#define CATCH_EVERY              64u    /* guarded allocations: a look at who handles SIGSEGV */
+#define SPACE_PARTS              8u     /* of what the process may map, one of them for the quarantine */
 
 /* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
  * mapping. */
@@ -44,8 +44,7 @@ void hak_checked_start(unsigned mode) {
         hak_warn_other_malloc(mode == HAK_FRONT_CHECKED ? "CHECK" : "GUARD_SAMPLE", STDERR_FILENO);
     }
     hak_records_prepare();
-    hak_quarantine_prepare(quarantine_bytes);
-    hak_quarantine_bound_space(hak_os_space_limit() / SPACE_PARTS);
+    hak_quarantine_prepare((struct hak_held){quarantine_bytes, hak_os_space_limit() / SPACE_PARTS});
     hak_fatal_explain = hak_report_explain;
     hak_crash_catch();
     hak_front_set_modes(hak_front_modes() | mode, 0);
@@ -57,13 +56,12 @@ static uint32_t thread_number(void) {
 
 /* ---- allocation ---- */
 
-/* After each guarded allocation: the program may have taken the signal since, or limited itself. */
-static void look_now_and_then(void) {
+/* After each guarded allocation: the program may have taken the signal since. */
+static void catch_now_and_then(void) {
     static _Atomic unsigned count;
     /* relaxed: a rhythm */
-    if (hak_atomic_add_relaxed(&count, 1) % LOOK_EVERY == 0) {
+    if (hak_atomic_add_relaxed(&count, 1) % CATCH_EVERY == 0) {
         hak_crash_catch();
-        hak_quarantine_bound_space(hak_os_space_limit() / SPACE_PARTS);
     }
 }
 
@@ -71,7 +69,7 @@ static void look_now_and_then(void) {
 static void *note_guarded(void *block, struct hak_record *record) {
     record->kind = block != NULL ? HAK_RECORD_GUARDED : HAK_RECORD_INLINE;
     if (block != NULL) {
-        look_now_and_then();
+        catch_now_and_then();
     }
     return block;
 }

@@ -10,6 +10,7 @@
 #define LINE_BYTES_MAX 256u
 
 void (*hak_fatal_explain)(const void *pointer);
+int (*hak_fatal_find_fd)(void);
 
 /* Arrays, not pointers: these would be relocations, which every process pays for. */
 static const char fault_texts[][28] = {
@@ -20,8 +21,12 @@ static const char fault_texts[][28] = {
     [HAK_FAULT_WRONG_SIZE] = "wrong size for",           [HAK_FAULT_WRONG_ALIGNMENT] = "wrong alignment for",
 };
 
+int hak_fatal_fd(void) {
+    return hak_fatal_find_fd != NULL ? hak_fatal_find_fd() : STDERR_FILENO;
+}
+
 HAK_NORETURN static void write_and_abort(struct text *line) {
-    hak_line_write(line, STDERR_FILENO);
+    hak_line_write(line, hak_fatal_fd());
     abort();
 }
 
@@ -40,7 +45,7 @@ HAK_COLD void hak_fatal_line(const char *function, enum hak_fault fault, const v
         hak_text_decimal(&line, block_bytes);
         hak_text_string(&line, "-byte block");
     }
-    hak_line_write(&line, STDERR_FILENO);
+    hak_line_write(&line, hak_fatal_fd());
 }
 
 HAK_COLD void hak_fatal_pointer(const char *function, enum hak_fault fault, const void *pointer,

@@ -36,6 +36,10 @@ void hak_fatal_line(const char *function, enum hak_fault fault, const void *poin
  * mode. Const after start. */
 extern void (*hak_fatal_explain)(const void *pointer);
 
+/* Where to write these lines: what hak_fatal_find_fd() says, stderr where that is NULL. Const after start. */
+int hak_fatal_fd(void);
+extern int (*hak_fatal_find_fd)(void);
+
 /* Writes `hakmem: TEXT` and aborts: for damage that is nobody's pointer. */
 HAK_NORETURN void hak_fatal_text(const char *text);
 

@@ -3,12 +3,15 @@
  *
  * Many programs close stderr in their last handler (GNU coreutils), before a library's destructor runs;
  * others close every descriptor they know of and open their own files under those numbers. So stderr is
- * duplicated at start, and written to at exit only if the descriptor still leads to the same file.
+ * duplicated at start, and written to at exit only if the descriptor still leads to the same file. What
+ * checked mode finds then goes there too.
  */
 #include "process/report.h"
+#include "base/atomic.h"
 #include "base/text.h"
 #include "check/leaks.h"
 #include "conf/options.h"
+#include "os/fatal.h"
 #include "os/line.h"
 #include "os/os.h"
 #include "process/front_table.h"
@@ -27,22 +30,15 @@ static struct {
     struct hak_os_file file; /* what stderr was at start */
 } kept_stderr = {.fd = -1};
 
+static _Atomic bool is_ending;
+
 static bool wants_leaks(void) {
     return hak_options.check && hak_options.check_leaks != 0;
 }
 
-static bool wants_stderr(void) {
+static bool wants_report(void) {
     return hak_options.stats || hak_options.warm_pool_stats || hak_options.tiny_front_metrics ||
            hak_options.tiny_front_dump[0] != '\0' || wants_leaks();
-}
-
-void hak_report_prepare(void) {
-    if (!wants_stderr() || hak_os_identify(STDERR_FILENO, &kept_stderr.file) != 0) {
-        return;
-    }
-    if (hak_os_duplicate(STDERR_FILENO, &kept_stderr.fd) != 0) {
-        kept_stderr.fd = STDERR_FILENO;
-    }
 }
 
 static bool is_kept_file(int fd) {
@@ -60,6 +56,23 @@ static int find_stderr(void) {
         return kept_stderr.fd;
     }
     return is_kept_file(STDERR_FILENO) ? STDERR_FILENO : -1;
+}
+
+/* While the program runs its stderr is where it wants it. */
+static int find_fatal_fd(void) {
+    /* relaxed: as where it is set */
+    return hak_atomic_load_relaxed(&is_ending) && kept_stderr.fd >= 0 ? find_stderr() : STDERR_FILENO;
+}
+
+void hak_report_prepare(void) {
+    bool is_wanted = wants_report() || hak_options.check;
+    if (!is_wanted || hak_os_identify(STDERR_FILENO, &kept_stderr.file) != 0) {
+        return;
+    }
+    if (hak_os_duplicate(STDERR_FILENO, &kept_stderr.fd) != 0) {
+        kept_stderr.fd = STDERR_FILENO;
+    }
+    hak_fatal_find_fd = find_fatal_fd;
 }
 
 /* Puts the process id where the path says %p. False when the result does not fit. */
@@ -103,8 +116,12 @@ static HAK_COLD void dump_front(int stderr_fd) {
     hak_os_close(fd);
 }
 
+void hak_report_begin_end(void) {
+    hak_atomic_store_relaxed(&is_ending, true); /* relaxed: other threads may still die as before */
+}
+
 void hak_report_write(void) {
-    if (!wants_stderr()) {
+    if (!wants_report()) {
         return;
     }
     int stderr_fd = find_stderr(); /* -1: the writes fail, and nobody is there to be told */

@@ -51,8 +51,8 @@ static HAK_AT_START void start(struct arguments arguments) {
     if (arguments.is_for_libc && (hak_options.check || hak_options.guard_sample != 0)) {
         hak_check_note_arguments(arguments.argc, arguments.argv, arguments.environment);
     }
-    if (hak_options.check_leaks != 0 && !hak_options.check) {
-        hak_warn_leaks_unchecked(STDERR_FILENO);
+    if (hak_options.check || hak_options.check_leaks != 0) {
+        hak_warn_without_effect(&hak_options, STDERR_FILENO);
     }
     if (hak_options.check) {
         hak_checked_start(HAK_FRONT_CHECKED);
@@ -87,6 +87,7 @@ __attribute__((constructor(101))) static HAK_AT_START void hak_process_start(voi
 #endif
 
 __attribute__((destructor)) static void hak_process_end(void) {
+    hak_report_begin_end();
     if (hak_keeps_records()) {
         hak_checked_end();
     }

@@ -14,12 +14,15 @@
 #include "support/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -191,6 +194,48 @@ static void what_is_left_is_listed_at_exit(void **state) {
     assert_string_equal(child.err, "");
 }
 
+/* As programs do whose last handler closes stderr, or that close all descriptors and open files of their own.
+ */
+static int damage_and_close(const char *own_file) {
+    char *block = malloc(40);
+    *((char *)launder(block) + 40) = 1;
+    for (int fd = STDERR_FILENO; fd < (own_file != NULL ? 1024 : STDERR_FILENO + 1); fd++) {
+        close(fd);
+    }
+    for (int fd = STDERR_FILENO; own_file != NULL && fd < 200; fd++) {
+        CHECK(open(own_file, O_RDWR | O_CREAT | O_APPEND, 0600) == fd);
+    }
+    return 0;
+}
+
+static void what_is_found_at_exit_reaches_stderr_though_the_program_closed_it(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.program = own_path(), .arguments = {"damage"}};
+    child_run(&child);
+    assert_int_equal(child_signal(&child), SIGABRT);
+    assert_non_null(strstr(child.err, "hakmem: exit(): write past the end of 0x"));
+    assert_non_null(strstr(child.err, "  1 byte is not as left, the first 0 bytes past the end: 0x"));
+    assert_non_null(strstr(child.err, "\n  noticed here\n    #0 "));
+}
+
+static void what_is_found_at_exit_reaches_no_file_of_the_program(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    char path[] = "/tmp/hakmem-own-file-XXXXXX";
+    struct stat status;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    child = (struct child){.program = own_path(), .arguments = {"damage", path}};
+    child_run(&child);
+    assert_int_equal(child_signal(&child), SIGABRT);
+    assert_string_equal(child.err, "");
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(status.st_size, 0);
+    close(fd);
+    unlink(path);
+}
+
 /* Its first allocation is made inside of pthreads, which hold the thread's own lock then. */
 static void *ask_where_the_stack_is(void *unused) {
     pthread_attr_t attributes;
@@ -297,20 +342,25 @@ static void the_quarantine_gives_way_when_memory_is_short(void **state) {
 
 /* What waits there is not to leave too little for the mappings that the program makes itself: stacks, files.
  */
-static int map_beside_the_quarantine(void *unused) {
-    (void)unused;
-    limit_room(200 * MIB);
+static int map_beside_the_quarantine(void) {
     for (unsigned i = 0; i < 4000; i++) {
         free(launder(malloc(40 * KIB)));
-        CHECK(i % 50 != 0 || has_room(120 * MIB));
+        CHECK(i % 50 != 0 || has_room(150 * MIB));
     }
     return 0;
+}
+
+static int limit_space(void *unused) {
+    (void)unused;
+    return setrlimit(RLIMIT_AS, &(struct rlimit){300 * MIB, 300 * MIB});
 }
 
 static void the_quarantine_leaves_room_to_the_program(void **state) {
     (void)state;
     REQUIRE_HAK();
-    assert_function_succeeds(map_beside_the_quarantine);
+    child = (struct child){.program = own_path(), .arguments = {"map"}, .prepare = limit_space};
+    child_run(&child);
+    assert_child_succeeded(&child);
 }
 
 /* As in any mode what is free goes before a long block is refused: caches, and SuperSlabs that they kept. */
@@ -415,6 +465,12 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "fork") == 0) {
         return use_what_waited_in_a_child();
     }
+    if (argc >= 2 && strcmp(argv[1], "damage") == 0) {
+        return damage_and_close(argv[2]);
+    }
+    if (argc == 2 && strcmp(argv[1], "map") == 0) {
+        return map_beside_the_quarantine();
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_alignment_of_terabytes_takes_no_memory), /* first: it looks at the peak */
         cmocka_unit_test(the_usable_size_is_what_was_asked_for),
@@ -424,6 +480,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(no_other_fill_can_be_asked_for),
         cmocka_unit_test(verification_finds_damage_of_live_and_freed_blocks),
         cmocka_unit_test(what_is_left_is_listed_at_exit),
+        cmocka_unit_test(what_is_found_at_exit_reaches_stderr_though_the_program_closed_it),
+        cmocka_unit_test(what_is_found_at_exit_reaches_no_file_of_the_program),
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),

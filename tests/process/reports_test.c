@@ -22,13 +22,17 @@ static void mistakes_are_said_once_and_the_program_runs(void **state) {
                         "hakmem: HAKMEM_SS_LRU_MB=abc: not a number of MB from 0 to 1048576; using 8\n");
 }
 
-static void leaks_are_listed_in_checked_mode_alone(void **state) {
+static void options_without_effect_are_named(void **state) {
     (void)state;
     REQUIRE_HAK();
     run("load", "HAKMEM_CHECK_LEAKS=10", "HAKMEM_CHECK=0", NULL);
     assert_string_equal(child.err, "hakmem: HAKMEM_CHECK_LEAKS: nothing is listed without HAKMEM_CHECK=1\n");
     run("load", "HAKMEM_CHECK_LEAKS=0", "HAKMEM_CHECK=0", NULL);
     assert_string_equal(child.err, "");
+    run("load", "HAKMEM_GUARD_SAMPLE=10", "HAKMEM_ZERO_ON_FREE=1", "HAKMEM_CHECK=1");
+    assert_string_equal(
+        child.err, "hakmem: HAKMEM_GUARD_SAMPLE: none is sampled with HAKMEM_CHECK=1, which looks at all\n"
+                   "hakmem: HAKMEM_ZERO_ON_FREE: not zeroed with HAKMEM_CHECK=1, which fills with 0xDF\n");
 }
 
 static void help_is_the_table_and_the_program_runs(void **state) {
@@ -218,7 +222,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_options_nothing_is_said),
         cmocka_unit_test(mistakes_are_said_once_and_the_program_runs),
-        cmocka_unit_test(leaks_are_listed_in_checked_mode_alone),
+        cmocka_unit_test(options_without_effect_are_named),
         cmocka_unit_test(help_is_the_table_and_the_program_runs),
         cmocka_unit_test(stats_is_a_table_that_adds_up),
         cmocka_unit_test(stats_names_each_figure),

@@ -272,11 +272,19 @@ static int fill_little_space(void) {
     return 0;
 }
 
-static int start_with_little_space(void) {
+static int start_with_little_space(const char *part) {
     rlim_t limit = 300 * MIB;
     CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
-    execl(own_path(), "sampling", "fill-little-space", (char *)NULL);
+    execl(own_path(), "sampling", part, (char *)NULL);
     return 1;
+}
+
+static int start_to_fill(void) {
+    return start_with_little_space("fill-little-space");
+}
+
+static int start_to_map(void) {
+    return start_with_little_space("map-beside");
 }
 
 static int shrink_without_memory(void) {
@@ -415,10 +423,9 @@ static void a_block_that_is_to_be_smaller_stays_when_there_is_no_memory(void **s
 
 /* What waits keeps address space from stacks and files of the program. */
 static int map_beside_what_waits(void) {
-    limit_room(150 * MIB);
     for (unsigned i = 0; i < 500; i++) {
         free(launder(malloc(900 * KIB)));
-        CHECK(i % 20 != 0 || has_room(64 * MIB));
+        CHECK(i % 20 != 0 || has_room(150 * MIB));
     }
     return 0;
 }
@@ -426,7 +433,7 @@ static int map_beside_what_waits(void) {
 static void what_waits_leaves_room_to_the_program(void **state) {
     (void)state;
     REQUIRE_HAK();
-    assert_part_succeeds("map-beside", "HAKMEM_GUARD_SAMPLE=1");
+    assert_part_succeeds("map-little-space", "HAKMEM_GUARD_SAMPLE=1");
 }
 
 static int allocate_few(void) {
@@ -437,9 +444,10 @@ static const struct part parts[] = {
     {"few", allocate_few},
     {"many", keep_many},
     {"short-of-memory", take_and_give_with_little_room},
-    {"little-space", start_with_little_space},
+    {"little-space", start_to_fill},
     {"fill-little-space", fill_little_space},
     {"shrink", shrink_without_memory},
+    {"map-little-space", start_to_map},
     {"map-beside", map_beside_what_waits},
     {"resident", ask_what_is_resident},
     {"barriers", pass_barriers},
