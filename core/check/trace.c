@@ -18,9 +18,11 @@
 #define OWN_FRAMES_MAX  6u                   /* of hakmem above the program's frames */
 #define ROOT_FRAMES_MAX 4u                   /* of libc at the outer end of a stack */
 #define UNBOUND_BYTES   ((uintptr_t)1 << 20) /* of a stack that is not the thread's own, at most */
-#define UNWINDER_NAME   "/libgcc_s.so"
-#define GETATTR_BYTES   4096u                      /* more than the code of pthread_getattr_np() has */
-#define ADDRESS_MASK    (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
+#define STACK_BYTES_MAX                                                                                      \
+    ((uintptr_t)1 << 30) /* of the thread's own: one without limit ends at what lies below */
+#define UNWINDER_NAME "/libgcc_s.so"
+#define GETATTR_BYTES 4096u                      /* more than the code of pthread_getattr_np() has */
+#define ADDRESS_MASK  (((uintptr_t)1 << 48) - 1) /* aarch64 may sign return addresses in the bits above */
 
 /* Where the calling thread's stack lies. Owner: the thread. high 0: not asked yet. */
 static HAK_TLS struct {
@@ -60,8 +62,8 @@ static void find_stack(void) {
         return;
     }
     if (hak_check_libc.getstack(&attributes, &low, &bytes) == 0) {
-        own_stack.low = (uintptr_t)low;
         own_stack.high = (uintptr_t)low + bytes;
+        own_stack.low = bytes > STACK_BYTES_MAX ? own_stack.high - STACK_BYTES_MAX : (uintptr_t)low;
     }
     (void)hak_check_libc.destroy(&attributes);
 }

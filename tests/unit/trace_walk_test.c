@@ -78,15 +78,51 @@ __attribute__((noinline)) static void call_on(void *top, void (*function)(void))
                      : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 
+/* The same, and the frame pointer points there too, as a runtime may leave it. */
+__attribute__((noinline)) static void call_with_frame_at(void *top, void (*function)(void)) {
+    __asm__ volatile("push %%rbp\n\tmov %%rsp, %%rbx\n\tmov %0, %%rsp\n\tmov %0, %%rbp\n\tcall *%1\n\t"
+                     "mov %%rbx, %%rsp\n\tpop %%rbp"
+                     :
+                     : "r"(top), "r"(function)
+                     : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
+}
+
 /* Where the next stack begins with a guard. */
-static void a_trace_does_not_leave_a_stack_that_nobody_knows(void **state) {
-    (void)state;
-    char *stack = mmap(NULL, STACK_BYTES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static void take_before_a_guard(void (*call)(void *top, void (*function)(void))) {
+    char *below = (char *)__builtin_frame_address(0) - 2 * GIB;
+    char *stack = mmap(below, STACK_BYTES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(stack != MAP_FAILED);
     assert_int_equal(mprotect(stack + STACK_BYTES, 4096, PROT_NONE), 0);
-    call_on(stack + STACK_BYTES, take_three_deep);
+    call(stack + STACK_BYTES, take_three_deep);
     assert_int_equal(frames_in_take_here(trace_taken), 3);
     munmap(stack, STACK_BYTES + 4096);
+}
+
+static void a_trace_does_not_leave_a_stack_that_nobody_knows(void **state) {
+    (void)state;
+    take_before_a_guard(call_on);
+}
+
+/* What pthreads say of a main thread's under `ulimit -s unlimited`: all down to the nearest mapping of then.
+ */
+static int stack_without_limit(const pthread_attr_t *attributes, void **low, size_t *bytes) {
+    int error = whole_libc.getstack(attributes, low, bytes);
+    uintptr_t high = (uintptr_t)*low + *bytes;
+    *low = (void *)MIB;
+    *bytes = high - MIB;
+    return error;
+}
+
+static void *take_on_another_stack(void *unused) {
+    take_before_a_guard(call_with_frame_at);
+    return unused;
+}
+
+/* A stack of the program's that came to lie there is not the thread's own. */
+static void a_stack_without_limit_is_not_believed_to_its_end(void **state) {
+    (void)state;
+    hak_check_libc.getstack = stack_without_limit;
+    on_a_thread(take_on_another_stack);
 }
 
 /* ---- with and without frame pointers ---- */
@@ -237,6 +273,8 @@ int main(void) {
         cmocka_unit_test(a_trace_does_not_leave_a_stack_that_nobody_knows),
         cmocka_unit_test(a_function_without_frame_pointer_hides_no_caller),
         cmocka_unit_test_setup_teardown(a_trace_goes_on_behind_code_with_frame_pointers, count_backtraces,
+                                        restore_libc),
+        cmocka_unit_test_setup_teardown(a_stack_without_limit_is_not_believed_to_its_end, count_backtraces,
                                         restore_libc),
         cmocka_unit_test(a_frame_pointer_counts_where_the_walk_arrives_at_the_threads_start),
         cmocka_unit_test_setup_teardown(the_unwinder_is_not_asked_from_inside, count_backtraces,
