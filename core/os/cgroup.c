@@ -11,9 +11,10 @@
 #include "os/os.h"
 #include <string.h>
 
-#define PATH_BYTES 512u
-#define FILE_BYTES 4096u
-#define NO_LIMIT   UINT64_MAX
+#define PATH_BYTES  512u
+#define PLACE_BYTES 1024u /* of a file in the group that has such a path */
+#define FILE_BYTES  4096u
+#define NO_LIMIT    UINT64_MAX
 /* Version 1 says "none" by a number near the highest. */
 #define LIMIT_BYTES_MAX (UINT64_C(1) << 60)
 
@@ -27,7 +28,7 @@ struct hierarchy {
 /* Reads a file whose path has three parts, as text. False when there is none, or the path is too long. */
 static HAK_AT_START bool read_text(const char *root, const char *middle, const char *end, char *out,
                                    size_t out_bytes) {
-    char path[PATH_BYTES];
+    char path[PLACE_BYTES];
     struct text text = hak_text_over(path, sizeof path - 1);
     hak_text_string(&text, root);
     hak_text_string(&text, middle);
@@ -43,7 +44,7 @@ static HAK_AT_START bool read_text(const char *root, const char *middle, const c
 }
 
 static HAK_AT_START uint64_t limit_at(const char *root, const struct hierarchy *hierarchy) {
-    char place[PATH_BYTES];
+    char place[PLACE_BYTES];
     char number[32];
     struct text text = hak_text_over(place, sizeof place - 1);
     hak_text_string(&text, hierarchy->mount);

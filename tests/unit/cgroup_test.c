@@ -73,6 +73,21 @@ static void a_deep_group_finds_the_limit_at_the_top(void **state) {
     assert_int_equal(hak_cgroup_limit_bytes(root), 128 * MIB);
 }
 
+/* As long as its path may be: the limit of the group itself counts, not only those above it. */
+static void a_group_with_a_long_path_finds_its_own(void **state) {
+    (void)state;
+    static char line[600], file[600];
+    char path[511] = "";
+    while (strlen(path) < 510) {
+        (void)strcat(path, strlen(path) % 102 == 0 ? "/" : "g");
+    }
+    (void)snprintf(line, sizeof line, "0::%s\n", path);
+    (void)snprintf(file, sizeof file, "/sys/fs/cgroup%s/memory.max", path);
+    put("/proc/self/cgroup", line);
+    put(file, "536870912\n");
+    assert_int_equal(hak_cgroup_limit_bytes(root), 512 * MIB);
+}
+
 static void version_1(void **state) {
     (void)state;
     put("/proc/self/cgroup", "9:name=systemd:/\n5:cpu,memory:/docker/1\n0::/\n");
@@ -138,6 +153,7 @@ int main(void) {
         cmocka_unit_test_setup(version_2_inside_a_container, new_root),
         cmocka_unit_test_setup(the_lowest_limit_above_counts, new_root),
         cmocka_unit_test_setup(a_deep_group_finds_the_limit_at_the_top, new_root),
+        cmocka_unit_test_setup(a_group_with_a_long_path_finds_its_own, new_root),
         cmocka_unit_test_setup(version_1, new_root),
         cmocka_unit_test_setup(version_1_inside_a_container, new_root),
         cmocka_unit_test_setup(without_a_limit_there_is_none, new_root),
