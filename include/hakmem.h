@@ -153,7 +153,8 @@ typedef int (*hak_block_visitor)(void *block, size_t usable_bytes, void *context
 
 /*
  * Visits every live block, in no particular order. Returns 0, or what the visitor returned to end the walk.
- * Blocks that other threads allocate or free meanwhile may or may not be visited.
+ * Blocks that other threads allocate or free meanwhile may or may not be visited; each other one is visited
+ * once, but for those of a slab that another thread was at work on and does not let go of for a second.
  */
 int hak_heap_walk(hak_block_visitor visitor, void *context);
 

@@ -4,38 +4,47 @@
 #include "check/records.h"
 #include "heap/checked.h"
 
-#define BATCH 64u
+#define BATCH 256u
 
-/* Some GUARDED live blocks, copied so that no lock is held while the visitor runs. */
+/* Those GUARDED live blocks that come next by their addresses, copied so that no lock is held while the
+ * visitor runs. Others come and go meanwhile, and tables are made anew: of what stays none is met twice. */
 struct batch {
-    size_t skip; /* how many were visited before */
-    size_t seen;
+    uintptr_t above; /* the last one of the batch before */
     size_t count;
-    struct hak_record records[BATCH];
+    struct place {
+        uintptr_t address;
+        size_t bytes;
+    } places[BATCH]; /* by address */
 };
 
 static int visit_into_batch(const struct hak_record *record, void *context) {
     struct batch *batch = context;
-    if (record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE &&
-        batch->seen++ >= batch->skip) {
-        batch->records[batch->count++] = *record;
+    bool is_full = batch->count == BATCH;
+    if (record->kind != HAK_RECORD_GUARDED || record->state != HAK_RECORD_LIVE ||
+        record->address <= batch->above || (is_full && record->address > batch->places[BATCH - 1].address)) {
+        return 0;
     }
-    return batch->count == BATCH;
+    size_t at = is_full ? BATCH - 1 : batch->count++;
+    for (; at > 0 && batch->places[at - 1].address > record->address; at--) {
+        batch->places[at] = batch->places[at - 1];
+    }
+    batch->places[at] = (struct place){.address = record->address, .bytes = record->bytes};
+    return 0;
 }
 
 int hak_checked_walk(hak_block_visitor visitor, void *context) {
-    struct batch batch = {.count = BATCH};
-    for (size_t skip = 0; batch.count == BATCH; skip += BATCH) {
-        batch.skip = skip;
-        batch.seen = batch.count = 0;
+    struct batch batch = {.above = 0};
+    do {
+        batch.count = 0;
         (void)hak_records_visit(visit_into_batch, &batch);
         for (size_t i = 0; i < batch.count; i++) {
-            int result = visitor((void *)batch.records[i].address, batch.records[i].bytes, context);
+            int result = visitor((void *)batch.places[i].address, batch.places[i].bytes, context);
             if (result != 0) {
                 return result;
             }
         }
-    }
+        batch.above = batch.count != 0 ? batch.places[batch.count - 1].address : 0;
+    } while (batch.count == BATCH);
     return 0;
 }
 

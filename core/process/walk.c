@@ -8,34 +8,41 @@
 #include "heap/heap.h"
 #include "large/large.h"
 #include "meta/classes.h"
+#include "process/patience.h"
 #include "slab/guests.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
-/* A lease is held for a microsecond; a holder that was preempted is not waited for. */
-#define LEASE_TRIES 10000u
+/* A lease is held for a microsecond, unless its holder is preempted, or ended in the middle of it. */
+#define LEASE_TRIES 1000u
+#define PATIENCE_MS 1000u /* in one walk, for all of those */
 
-static bool lease_patiently(struct slab *slab) {
-    for (unsigned i = 0; i < LEASE_TRIES; i++) {
-        if (hak_slab_lease_any(slab)) {
-            return true;
+/* False if it is no slab's, or nobody lets go of it. */
+static bool lease_patiently(struct slab *slab, struct hak_patience *patience) {
+    do {
+        for (unsigned i = 0; i < LEASE_TRIES; i++) {
+            if (hak_slab_lease_any(slab)) {
+                return true;
+            }
+            /* relaxed: only whether to go on trying */
+            if (!hak_slab_word_is_assigned(hak_atomic_load_relaxed(&slab->word))) {
+                return false;
+            }
         }
-        /* relaxed: only whether to go on trying */
-        if (!hak_slab_word_is_assigned(hak_atomic_load_relaxed(&slab->word))) {
-            return false;
-        }
-    }
+        hak_os_sleep_ms(1);
+    } while (hak_has_patience(patience));
     return false;
 }
 
 int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
     struct slab *slab;
     int result = 0;
+    struct hak_patience patience = hak_patience_of(PATIENCE_MS);
     hak_child_rebuild_if_pending();
     (void)hak_heap_attach(); /* the child of a fork asks whether others had heaps, thus leases */
     for (size_t i = 0; result == 0 && (slab = hak_slab_at(i)) != NULL; i++) {
-        if (lease_patiently(slab)) {
+        if (lease_patiently(slab, &patience)) {
             result = visitor(slab, context);
             hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), hak_tls.heap);
         }

@@ -12,7 +12,8 @@
 typedef int (*hak_slab_visitor)(struct slab *slab, void *context);
 
 /*
- * Visits every assigned slab. One that another thread works on is waited for a little and then left out.
+ * Visits every assigned slab. One that another thread works on is waited for; those that none lets go of for
+ * a second in all are left out.
  * Returns what ended the walk, or 0. The visitor must not allocate or free. Any thread; no lock held.
  */
 HAK_COLD int hak_walk_slabs(hak_slab_visitor visitor, void *context);

@@ -1,5 +1,6 @@
 /*
- * walk_test.c - walks while others walk, in the child of a fork, and where guard pages are not to be had.
+ * walk_test.c - walks while others walk, work, and are preempted; in the child of a fork; and where guard
+ * pages are not to be had.
  *
  * suite: limit 60 s
  */
@@ -52,6 +53,46 @@ static unsigned count_blocks(void) {
     unsigned found = 0;
     CHECK(hak_heap_walk(count, &found) == 0);
     return found;
+}
+
+/* ---- slabs that somebody works on ---- */
+
+static sem_t has_lease;
+
+static void *hold_a_lease(void *hold_ms) {
+    struct slab *slab = hak_slab_of_block(blocks[0]);
+    (void)hak_heap_attach();
+    CHECK(hak_slab_lease_any(slab));
+    CHECK(sem_post(&has_lease) == 0);
+    usleep(1000 * *(const unsigned *)hold_ms);
+    hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), NULL);
+    return NULL;
+}
+
+static unsigned count_while_one_is_held(unsigned hold_ms) {
+    pthread_t holder;
+    CHECK(sem_init(&has_lease, 0, 0) == 0);
+    CHECK(pthread_create(&holder, NULL, hold_a_lease, &hold_ms) == 0);
+    CHECK(sem_wait(&has_lease) == 0);
+    unsigned found = count_blocks();
+    CHECK(pthread_join(holder, NULL) == 0);
+    return found;
+}
+
+/* As by a thread that is preempted there. */
+static void a_slab_that_is_worked_on_is_waited_for(void **state) {
+    (void)state;
+    blocks_take(blocks, BLOCKS, BLOCK_BYTES);
+    assert_int_equal(count_while_one_is_held(100), BLOCKS);
+    blocks_free(blocks, BLOCKS);
+}
+
+/* As by a thread that was cancelled there. */
+static void a_slab_that_nobody_lets_go_of_is_left_out(void **state) {
+    (void)state;
+    blocks_take(blocks, BLOCKS, BLOCK_BYTES);
+    assert_in_range(count_while_one_is_held(4000), 1, BLOCKS - 1);
+    blocks_free(blocks, BLOCKS);
 }
 
 /* ---- a child that is forked while another thread walks ---- */
@@ -154,16 +195,74 @@ static void a_large_block_without_guard_pages_has_its_size(void **state) {
     assert_part_succeeds("checked", "HAKMEM_CHECK=1");
 }
 
+/* ---- checked mode, beside a thread that allocates and frees ---- */
+
+#define LASTING       1200u
+#define PASSING       300u
+#define PASSING_BYTES ((size_t)40000)
+#define STEPS_BETWEEN 100u
+
+static void *lasting[LASTING], *passing[PASSING];
+static unsigned visits[LASTING];
+static struct stepper other;
+
+static void change_some(void) {
+    static unsigned next;
+    for (unsigned i = 0; i < PASSING / 4; i++, next++) {
+        hak_free(passing[next % PASSING]);
+        passing[next % PASSING] = hak_malloc(PASSING_BYTES + next * 256);
+        CHECK(passing[next % PASSING] != NULL);
+    }
+}
+
+static int note_visit(void *block, size_t usable_bytes, void *seen) {
+    (void)usable_bytes;
+    if (++*(unsigned *)seen % STEPS_BETWEEN == 0) {
+        stepper_do(&other, change_some);
+    }
+    for (unsigned i = 0; i < LASTING; i++) {
+        visits[i] += block == lasting[i];
+    }
+    return 0;
+}
+
+static int walk_beside_changes(void) {
+    unsigned seen = 0;
+    for (unsigned i = 0; i < LASTING; i++) {
+        lasting[i] = hak_malloc(PASSING_BYTES);
+        if (i % (LASTING / PASSING) == 0) {
+            passing[i / (LASTING / PASSING)] = hak_malloc(PASSING_BYTES);
+        }
+    }
+    stepper_start(&other);
+    CHECK(hak_heap_walk(note_visit, &seen) == 0);
+    stepper_end(&other);
+    for (unsigned i = 0; i < LASTING; i++) {
+        CHECK(visits[i] == 1);
+    }
+    return 0;
+}
+
+static void what_lasts_is_visited_once(void **state) {
+    (void)state;
+    assert_part_succeeds("beside-changes", "HAKMEM_CHECK=1");
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, heap_is_sound)
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        TEST(the_child_sees_the_slab_that_is_visited),
-        TEST(slabs_of_others_are_nobodys_in_a_child),
-        TEST(a_large_block_without_guard_pages_has_its_size),
+        TEST(the_child_sees_the_slab_that_is_visited),        TEST(slabs_of_others_are_nobodys_in_a_child),
+        TEST(a_slab_that_is_worked_on_is_waited_for),         TEST(a_slab_that_nobody_lets_go_of_is_left_out),
+        TEST(a_large_block_without_guard_pages_has_its_size), TEST(what_lasts_is_visited_once),
     };
-    if (argc > 1 && strcmp(argv[1], "checked") == 0) {
-        return walk_without_guard_pages();
+    static const struct part parts[] = {
+        {"checked", walk_without_guard_pages},
+        {"beside-changes", walk_beside_changes},
+    };
+    const struct part *part = part_asked_for(parts, COUNT_OF(parts), argc, argv);
+    if (part != NULL) {
+        return part->run();
     }
     return cmocka_run_group_tests_name("walk", tests, NULL, NULL);
 }

@@ -179,6 +179,12 @@ uint64_t hak_os_now_ms(void) {
     return now_ms;
 }
 
+/* Others get as far as they can. */
+void hak_os_sleep_ms(uint32_t ms) {
+    now_ms += ms;
+    model_wait_for_others();
+}
+
 uint64_t hak_os_now_ns(void) {
     return hak_os_now_ms() * 1000000;
 }

@@ -16,6 +16,7 @@ const struct model_scenario *const model_scenarios[] = {
     &model_litmus_data,
     &model_lock_two,
     &model_lock_three,
+    &model_lock_soon,
     &model_remote_free,
     &model_remote_listing,
     &model_remote_frees,

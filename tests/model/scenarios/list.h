@@ -12,7 +12,7 @@ extern const struct model_scenario model_litmus_sb, model_litmus_mp, model_litmu
     model_litmus_lb, model_litmus_data;
 
 /* lock.c */
-extern const struct model_scenario model_lock_two, model_lock_three;
+extern const struct model_scenario model_lock_two, model_lock_three, model_lock_soon;
 
 /* frees.c */
 extern const struct model_scenario model_remote_free, model_remote_listing, model_remote_frees, model_retire,

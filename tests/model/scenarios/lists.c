@@ -143,11 +143,18 @@ static void carve_on_and_orphan(void) {
     hak_supply_flush(heap, KIT_CLASS);
 }
 
+/* The same; what it takes then may lie in the units of the slab that it retired, with the same header map. */
+static void orphan_and_go_on(void) {
+    struct block_ref next;
+    carve_on_and_orphan();
+    kit_refill(&next);
+}
+
 const struct model_scenario model_orphan_complete = {
     .name = "orphan-complete",
     .claim = "the free that completes a slab while it becomes an orphan retires it, or who lists it does",
     .set_up = {carve_two, kit_attach},
-    .run = {carve_on_and_orphan, free_first},
+    .run = {orphan_and_go_on, free_first},
     .check = kit_is_sound,
 };
 
@@ -160,8 +167,10 @@ const struct model_scenario model_orphan_side = {
     .check = kit_is_sound,
 };
 
-static void exhaust_one(void) {
-    kit_take(KIT_CLASS, refs, KIT_BLOCKS + 1);
+static void exhaust_two(void) {
+    struct block_ref of_other[KIT_BLOCKS];
+    kit_take(KIT_CLASS, refs, KIT_BLOCKS);
+    kit_take(KIT_CLASS, of_other, KIT_BLOCKS);
 }
 
 /* The first lists the slab with its owner, the rest completes it. */
@@ -173,10 +182,17 @@ static void free_one_then_all(void) {
     kit_return(&refs[1], KIT_BLOCKS - 1);
 }
 
+/* As orphan_and_go_on(). */
+static void drain_and_go_on(void) {
+    struct block_ref next;
+    drain();
+    kit_refill(&next);
+}
+
 const struct model_scenario model_drain_complete = {
     .name = "drain-complete",
     .claim = "an owner that takes up a slab all of whose blocks are freed meanwhile retires it, or they do",
-    .set_up = {exhaust_one, kit_attach},
-    .run = {drain, free_one_then_all},
+    .set_up = {exhaust_two, kit_attach},
+    .run = {drain_and_go_on, free_one_then_all},
     .check = kit_is_sound,
 };
