@@ -129,6 +129,10 @@ void hak_warn_other_malloc(const char *name, int fd) {
     warn(name, "another malloc stands before hakmem's; what it does not hand on is not seen", fd);
 }
 
+void hak_warn_no_helper(int fd) {
+    warn("BACKGROUND", "no thread can be had; nothing is given back but by the program's own", fd);
+}
+
 void hak_warn_without_effect(const struct hak_options *options, int fd) {
     if (options->check_leaks != 0 && !options->check) {
         warn("CHECK_LEAKS", "nothing is listed without HAKMEM_CHECK=1", fd);

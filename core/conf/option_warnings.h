@@ -37,6 +37,9 @@ HAK_COLD void hak_warn_options_closed(int fd);
 /* That another malloc stands before hakmem's, so that the option of that name, without prefix, sees less. */
 HAK_COLD void hak_warn_other_malloc(const char *name, int fd);
 
+/* That HAKMEM_BACKGROUND=1 has no thread. */
+HAK_COLD void hak_warn_no_helper(int fd);
+
 /* Options that do nothing beside HAKMEM_CHECK=1, or without it. */
 HAK_COLD void hak_warn_without_effect(const struct hak_options *options, int fd);
 

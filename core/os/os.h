@@ -193,7 +193,7 @@ bool hak_os_is_only_thread(void);
 
 /*
  * For the constructor, while the process has one thread: starts a thread for good, with the name, every
- * signal blocked and a small stack. Returns 0 or an errno value.
+ * signal blocked and, where that will do, a small stack. Returns 0 or an errno value.
  */
 int hak_os_start_thread(const char *name, void *(*run)(void *));
 void hak_os_futex_wake(_Atomic uint32_t *word, unsigned count);

@@ -234,23 +234,34 @@ bool hak_os_word_is(const uint32_t *word, uint32_t value) {
     return error == ETIMEDOUT || error == EINTR;
 }
 
+/* A small stack, unless glibc needs more of it for the program's thread-local variables. */
+static int create(pthread_attr_t *attributes, void *(*run)(void *)) {
+    pthread_t thread;
+    size_t usual_bytes = 0;
+    (void)pthread_attr_getstacksize(attributes, &usual_bytes);
+    (void)pthread_attr_setstacksize(attributes, THREAD_STACK_BYTES);
+    int error = pthread_create(&thread, attributes, run, NULL);
+    if (error != EINVAL || pthread_attr_setstacksize(attributes, usual_bytes) != 0) {
+        return error;
+    }
+    return pthread_create(&thread, attributes, run, NULL);
+}
+
 int hak_os_start_thread(const char *name, void *(*run)(void *)) {
     char old_name[THREAD_NAME_BYTES];
     sigset_t all, before;
     pthread_attr_t attributes;
-    pthread_t thread;
     int saved = errno;
     int error = pthread_attr_init(&attributes);
     if (error != 0) {
         return error;
     }
-    (void)pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
     (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     (void)sigfillset(&all);
     /* Signals and name are inherited, so that the thread has them from its first instruction on. */
     bool is_renamed = prctl(PR_GET_NAME, old_name) == 0 && prctl(PR_SET_NAME, name) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, run, NULL);
+    error = create(&attributes, run);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (is_renamed) {
         (void)prctl(PR_SET_NAME, old_name);

@@ -3,12 +3,14 @@
  * cache.
  */
 #include "process/background.h"
+#include "conf/option_warnings.h"
 #include "heap/heap.h"
 #include "large/release.h"
 #include "os/os.h"
 #include "slab/purge.h"
 #include "slab/ragged.h"
 #include "slab/retention.h"
+#include <unistd.h>
 
 #define PERIOD_MS    100u
 #define RAGGED_TURNS 8u /* in each: some 1 % of a processor's time */
@@ -38,6 +40,10 @@ void hak_background_start(void) {
     const struct heap *main_heap = hak_heap_attach();
     if (main_heap != NULL) {
         hak_heap_watch_end(main_heap);
-        hak_retention_set_helper(hak_os_start_thread("hakmem", serve) == 0);
     }
+    bool is_helped = main_heap != NULL && hak_os_start_thread("hakmem", serve) == 0;
+    if (!is_helped) {
+        hak_warn_no_helper(STDERR_FILENO);
+    }
+    hak_retention_set_helper(is_helped);
 }
