@@ -26,6 +26,7 @@ struct hak_lock hak_crash_lock = HAK_LOCK_INIT(HAK_RANK_CRASH);
  * An action is one word, the handler's address with flags in the bits below, since a handler may run while
  * the table grows. The first entry's is SIG_DFL.
  */
+#define ROUNDS_MAX       16u /* of putting one action in front of another */
 #define NEXT_SHIFT       2u
 #define NEXT_HAS_INFO    ((uintptr_t)1) /* SA_SIGINFO */
 #define NEXT_IS_FOR_ONCE ((uintptr_t)2) /* SA_RESETHAND */
@@ -307,14 +308,18 @@ static bool front_of_locked(const struct sigaction *action, struct sigaction *fr
     return true;
 }
 
-/* What another thread installs meanwhile is not lost: it gets its own front, or stands again. */
+/*
+ * What another thread installs meanwhile is not lost: it gets its own front, or stands again. A sigaction()
+ * of the program's (a sanitizer's, before that is ready) may do nothing and say that it has.
+ */
 static void stand_in_front_locked(void) {
-    struct sigaction standing, front, found;
+    struct sigaction front, standing = {.sa_sigaction = NULL}, found = {.sa_sigaction = NULL};
+    unsigned rounds = 0;
     if (hak_os_signal_action(SIGSEGV, NULL, &standing) != 0 || !front_of_locked(&standing, &front)) {
         return;
     }
     while (hak_os_signal_action(SIGSEGV, &front, &found) == 0 &&
-           found.sa_sigaction != standing.sa_sigaction) {
+           found.sa_sigaction != standing.sa_sigaction && rounds++ < ROUNDS_MAX) {
         standing = front;
         if (!front_of_locked(&found, &front)) {
             front = found;

@@ -172,6 +172,9 @@ int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_byt
  */
 HAK_COLD size_t hak_os_space_limit(void);
 
+/* The same of address space alone, which counts what no access is allowed to. */
+HAK_COLD size_t hak_os_mapped_limit(void);
+
 /* For the constructor: processors that the process may run on, at most 1024; 1 if that cannot be told. */
 unsigned hak_os_processors(void);
 

@@ -2,7 +2,9 @@
  * os_linux.c - the kernel's calls that are not for memory: clocks, files, futexes, signals, the helper thread
  * (Linux, any libc). memory_linux.c has the others; no further file makes system calls.
  *
- * Called by every floor above; calls libc's thin wrappers alone, none of which allocates. errno is saved and
+ * Called by every floor above; calls libc's thin wrappers alone, none of which allocates. What the
+ * constructor needs that a program may have a function of its own for goes by syscall(): a program's
+ * sanitizer stands before open() and fstat(), and is not ready when libraries start. errno is saved and
  * restored, so that no caller has to think of it. No locks.
  */
 #ifndef _GNU_SOURCE
@@ -60,6 +62,10 @@ static size_t limit_of(int resource) {
     struct rlimit limit;
     bool is_limited = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     return is_limited ? limit.rlim_cur : SIZE_MAX;
+}
+
+size_t hak_os_mapped_limit(void) {
+    return limit_of(RLIMIT_AS);
 }
 
 size_t hak_os_space_limit(void) {
@@ -157,8 +163,8 @@ int hak_os_open_report(const char *path, int *fd) {
 
 int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_bytes) {
     int saved = errno;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    ssize_t got = fd < 0 ? -1 : read(fd, out, bytes);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    ssize_t got = fd < 0 ? -1 : syscall(SYS_read, fd, out, bytes);
     int error = hak_errno_result(got < 0, saved);
     if (fd >= 0) {
         hak_os_close(fd);
@@ -169,14 +175,14 @@ int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_byt
 
 int hak_os_duplicate(int fd, int *duplicate) {
     int saved = errno;
-    *duplicate = fcntl(fd, F_DUPFD_CLOEXEC, DUPLICATE_FD_MIN);
+    *duplicate = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, DUPLICATE_FD_MIN);
     return hak_errno_result(*duplicate < 0, saved);
 }
 
 int hak_os_identify(int fd, struct hak_os_file *file) {
     struct stat status;
     int saved = errno;
-    int error = hak_errno_result(fstat(fd, &status) != 0, saved);
+    int error = hak_errno_result(syscall(SYS_fstat, fd, &status) != 0, saved);
     if (error == 0) {
         *file = (struct hak_os_file){.device = status.st_dev, .inode = status.st_ino};
     }
