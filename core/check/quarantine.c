@@ -1,5 +1,5 @@
 /*
- * quarantine.c - see quarantine.h. A list of chunks, filled at its end and emptied at its start.
+ * quarantine.c - see quarantine.h. Lists of chunks, filled at their ends and emptied at their starts.
  */
 #include "check/quarantine.h"
 #include "meta/arena.h"
@@ -20,40 +20,46 @@ struct chunk {
 
 struct hak_lock hak_quarantine_lock = HAK_LOCK_INIT(HAK_RANK_QUEUE);
 
-/* Under lock. */
-static struct {
+/* Under lock. Blocks that keep address space wait in a row of their own: that they leave is no reason for
+ * others to. */
+enum row_idx { INSIDE, APART, ROWS };
+static struct row {
     struct chunk *oldest, *newest;
     struct hak_held held;
-    struct hak_held most; /* const after start */
-} queue;
+} rows[ROWS];
+static struct hak_held most; /* const after start */
 
-void hak_quarantine_prepare(struct hak_held most) {
-    queue.most = most;
+void hak_quarantine_prepare(struct hak_held bounds) {
+    most = bounds;
 }
 
-static void add_chunk_locked(struct chunk *chunk) {
-    if (queue.newest != NULL) {
-        queue.newest->next = chunk;
+static void add_chunk_locked(struct row *row, struct chunk *chunk) {
+    if (row->newest != NULL) {
+        row->newest->next = chunk;
     } else {
-        queue.oldest = chunk;
+        row->oldest = chunk;
     }
-    queue.newest = chunk;
+    row->newest = chunk;
 }
 
 bool hak_quarantine_push(void *block, struct hak_held held) {
+    struct row *row = &rows[held.space_bytes != 0 ? APART : INSIDE];
     struct chunk *spare = NULL;
+    if (held.space_bytes > most.space_bytes) {
+        return false;
+    }
     for (;;) {
         hak_lock_acquire(&hak_quarantine_lock);
-        bool has_room = queue.newest != NULL && queue.newest->end < CHUNK_ENTRIES;
+        bool has_room = row->newest != NULL && row->newest->end < CHUNK_ENTRIES;
         if (!has_room && spare != NULL) {
-            add_chunk_locked(spare);
+            add_chunk_locked(row, spare);
             spare = NULL;
             has_room = true;
         }
         if (has_room) {
-            queue.newest->entries[queue.newest->end++] = (struct entry){.block = block, .held = held};
-            queue.held.bytes += held.bytes;
-            queue.held.space_bytes += held.space_bytes;
+            row->newest->entries[row->newest->end++] = (struct entry){.block = block, .held = held};
+            row->held.bytes += held.bytes;
+            row->held.space_bytes += held.space_bytes;
         }
         hak_lock_release(&hak_quarantine_lock);
         if (has_room) {
@@ -70,29 +76,39 @@ bool hak_quarantine_push(void *block, struct hak_held held) {
     return true;
 }
 
-/* The oldest entry; takes its chunk out of the list when it was the last one there. */
-static void *pop_locked(struct chunk **emptied) {
-    struct chunk *chunk = queue.oldest;
+/* The oldest entry; takes its chunk out of the row when it was the last one there. */
+static void *pop_locked(struct row *row, struct chunk **emptied) {
+    struct chunk *chunk = row->oldest;
     struct entry entry = chunk->entries[chunk->first++];
-    queue.held.bytes -= entry.held.bytes;
-    queue.held.space_bytes -= entry.held.space_bytes;
+    row->held.bytes -= entry.held.bytes;
+    row->held.space_bytes -= entry.held.space_bytes;
     if (chunk->first == chunk->end) {
-        queue.oldest = chunk->next;
-        if (queue.oldest == NULL) {
-            queue.newest = NULL;
+        row->oldest = chunk->next;
+        if (row->oldest == NULL) {
+            row->newest = NULL;
         }
         *emptied = chunk;
     }
     return entry.block;
 }
 
+/* The row of which one is to leave, NULL if all may stay: of too much memory, the one that holds more. */
+static struct row *surplus_locked(bool to_be_emptied) {
+    struct row *larger = &rows[rows[APART].held.bytes > rows[INSIDE].held.bytes ? APART : INSIDE];
+    if (rows[APART].held.space_bytes > most.space_bytes) {
+        return &rows[APART];
+    }
+    bool is_surplus = rows[INSIDE].held.bytes + rows[APART].held.bytes > most.bytes;
+    return (to_be_emptied || is_surplus) && larger->oldest != NULL ? larger : NULL;
+}
+
 void *hak_quarantine_pop(bool to_be_emptied) {
     struct chunk *emptied = NULL;
     void *block = NULL;
     hak_lock_acquire(&hak_quarantine_lock);
-    bool is_surplus = queue.held.bytes > queue.most.bytes || queue.held.space_bytes > queue.most.space_bytes;
-    if (queue.oldest != NULL && (to_be_emptied || is_surplus)) {
-        block = pop_locked(&emptied);
+    struct row *row = surplus_locked(to_be_emptied);
+    if (row != NULL) {
+        block = pop_locked(row, &emptied);
     }
     hak_lock_release(&hak_quarantine_lock);
     if (emptied != NULL) {
@@ -101,10 +117,9 @@ void *hak_quarantine_pop(bool to_be_emptied) {
     return block;
 }
 
-void hak_quarantine_forget(bool (*is_lost)(const void *block)) {
-    struct chunk *old = queue.oldest;
-    queue.oldest = queue.newest = NULL;
-    queue.held = (struct hak_held){0};
+static void forget_in(struct row *row, bool (*is_lost)(const void *block)) {
+    struct chunk *old = row->oldest;
+    *row = (struct row){.oldest = NULL};
     while (old != NULL) {
         struct chunk *next = old->next;
         for (unsigned i = old->first; i < old->end; i++) {
@@ -115,4 +130,9 @@ void hak_quarantine_forget(bool (*is_lost)(const void *block)) {
         hak_meta_free(old, sizeof *old);
         old = next;
     }
+}
+
+void hak_quarantine_forget(bool (*is_lost)(const void *block)) {
+    forget_in(&rows[INSIDE], is_lost);
+    forget_in(&rows[APART], is_lost);
 }

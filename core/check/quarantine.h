@@ -1,5 +1,5 @@
 /*
- * quarantine.h - freed blocks that wait, oldest first, before their memory serves others.
+ * quarantine.h - freed blocks that wait, the oldest of a kind first, before their memory serves others.
  *
  * Bounded by the memory that they hold and by the address space that they keep from the program. Only
  * addresses are kept here; what becomes of a block that leaves is the caller's business. Any thread; one lock
@@ -17,10 +17,11 @@ struct hak_held {
     size_t space_bytes; /* of address space that serves nothing else meanwhile */
 };
 
-/* Sets the bounds: blocks leave while more than this waits. */
-void hak_quarantine_prepare(struct hak_held most);
+/* Sets the bounds: blocks leave while more than this waits. In a constructor. */
+void hak_quarantine_prepare(struct hak_held bounds);
 
-/* Adds a block. False when there is no memory to remember it. */
+/* Adds a block. False when it keeps more address space than may be kept in all, or there is no memory to
+ * remember it. */
 bool hak_quarantine_push(void *block, struct hak_held held);
 
 /* Takes the oldest block if more than the bounds allow waits, or any if `to_be_emptied`; NULL when there is

@@ -1,7 +1,8 @@
 /*
  * records.c - see records.h. Each shard is an open-addressing table that is made anew when it is three
  * quarters full: without the released blocks that were in it the last time, and twice as long where that
- * makes little room. Nothing else is ever taken out. Blocks in slots have their records there.
+ * makes little room. Nothing else is taken out while there is memory for that. Blocks in slots have their
+ * records there.
  */
 #include "check/records.h"
 #include "base/assert.h"
@@ -98,13 +99,43 @@ static struct hak_record *replace_locked(struct shard *shard, struct hak_record 
     return old;
 }
 
+/* Takes an entry out; those behind it that were not to be behind it move up. */
+static void take_out_locked(struct shard *shard, size_t i) {
+    size_t mask = shard->capacity - 1;
+    for (size_t k = (i + 1) & mask; shard->entries[k].address != 0; k = (k + 1) & mask) {
+        size_t home = hash_of(shard->entries[k].address) / SHARDS & mask;
+        if (((k - home) & mask) >= ((k - i) & mask)) {
+            shard->entries[i] = shard->entries[k];
+            i = k;
+        }
+    }
+    shard->entries[i].address = 0;
+    shard->used--;
+}
+
+/* There is no memory for a longer table: what is gone is forgotten. False if that makes no room either. */
+static bool forget_released(struct shard *shard) {
+    hak_lock_acquire(&shard->lock);
+    for (size_t i = 0; i < shard->capacity;) {
+        bool is_gone = shard->entries[i].address != 0 && shard->entries[i].state == HAK_RECORD_RELEASED;
+        if (is_gone) {
+            take_out_locked(shard, i); /* and another one may be there now */
+        } else {
+            i++;
+        }
+    }
+    bool has_room = has_room_locked(shard);
+    hak_lock_release(&shard->lock);
+    return has_room;
+}
+
 /* Makes room in the table unless another thread did. No lock held. False when out of memory. */
 static bool make_room(struct shard *shard, size_t seen_capacity, size_t capacity) {
     size_t bytes = hak_os_page_round(capacity * sizeof(struct hak_record));
     size_t spare_bytes = bytes;
     void *spare;
     if (hak_os_map(NULL, bytes, &spare) != 0) {
-        return false;
+        return forget_released(shard);
     }
     hak_lock_acquire(&shard->lock);
     if (shard->capacity == seen_capacity && !has_room_locked(shard)) {

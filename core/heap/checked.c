@@ -35,6 +35,7 @@
 /* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
  * mapping. */
 #define CLOSED_BLOCK_BYTES(bytes) (hak_os_page_bytes() + (bytes) / 64)
+#define RECORD_BYTES              (2 * sizeof(struct hak_record)) /* its table is half full */
 
 void hak_checked_start(unsigned mode) {
     size_t quarantine_bytes = mode == HAK_FRONT_CHECKED ? (size_t)hak_options.check_quarantine_mb << MIB_SHIFT
@@ -44,9 +45,11 @@ void hak_checked_start(unsigned mode) {
         hak_warn_other_malloc(mode == HAK_FRONT_CHECKED ? "CHECK" : "GUARD_SAMPLE", STDERR_FILENO);
     }
     hak_records_prepare();
-    hak_quarantine_prepare((struct hak_held){quarantine_bytes, hak_os_space_limit() / SPACE_PARTS});
+    hak_quarantine_prepare((struct hak_held){quarantine_bytes, hak_os_mapped_limit() / SPACE_PARTS});
     hak_fatal_explain = hak_report_explain;
-    hak_crash_catch();
+    if (!hak_own_code.has_other_malloc) { /* it may be a sanitizer's, whose sigaction() is not ready yet */
+        hak_crash_catch();
+    }
     hak_front_set_modes(hak_front_modes() | mode, 0);
 }
 
@@ -224,13 +227,14 @@ static void quarantine(const struct hak_record *record, const char *function) {
         return;
     }
     struct hak_zones zones = hak_zones_of(record);
-    struct hak_held held = {.bytes = (size_t)(zones.behind - zones.block)};
+    size_t bytes = (size_t)(zones.behind - zones.block);
+    struct hak_held held = {.bytes = bytes + RECORD_BYTES};
     if (record->kind == HAK_RECORD_GUARDED) {
         hak_guarded_close(record);
-        held.bytes = CLOSED_BLOCK_BYTES(held.bytes);
+        held.bytes = CLOSED_BLOCK_BYTES(bytes);
         held.space_bytes = hak_guarded_range(record).mapping_bytes;
     } else {
-        memset(zones.block, HAK_FILL_FREED, held.bytes);
+        memset(zones.block, HAK_FILL_FREED, bytes);
         mark_inline(block, false);
     }
     hak_record_freeing_to_quarantined(block);

@@ -219,14 +219,19 @@ static void what_is_found_at_exit_reaches_stderr_though_the_program_closed_it(vo
     assert_non_null(strstr(child.err, "\n  noticed here\n    #0 "));
 }
 
-static void what_is_found_at_exit_reaches_no_file_of_the_program(void **state) {
-    (void)state;
-    REQUIRE_HAK();
+static int close_stderr(void *unused) {
+    (void)unused;
+    return close(STDERR_FILENO);
+}
+
+static void check_own_file(const char *setting, int (*prepare)(void *context)) {
     char path[] = "/tmp/hakmem-own-file-XXXXXX";
     struct stat status;
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    child = (struct child){.program = own_path(), .arguments = {"damage", path}};
+    child = (struct child){.program = own_path(), .arguments = {"damage", path}, .prepare = prepare};
+    child.environment[0] = setting;
+    child.environment[1] = setting != NULL ? "HAKMEM_CHECK=0" : NULL;
     child_run(&child);
     assert_int_equal(child_signal(&child), SIGABRT);
     assert_string_equal(child.err, "");
@@ -234,6 +239,44 @@ static void what_is_found_at_exit_reaches_no_file_of_the_program(void **state) {
     assert_int_equal(status.st_size, 0);
     close(fd);
     unlink(path);
+}
+
+static void what_is_found_at_exit_reaches_no_file_of_the_program(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    check_own_file(NULL, NULL);
+    check_own_file(NULL, close_stderr);
+    check_own_file("HAKMEM_GUARD_SAMPLE=1", NULL);
+}
+
+static unsigned open_descriptors(void) {
+    unsigned count = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        count += fcntl(fd, F_GETFD) != -1;
+    }
+    return count;
+}
+
+/* Whoever waits until nobody has stderr any more does not wait for a daemon. */
+static int fork_and_count(void) {
+    int status;
+    unsigned before = open_descriptors();
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        _exit(open_descriptors() + 1 != before);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(open_descriptors() == before);
+    return 0;
+}
+
+static void the_child_of_a_fork_keeps_no_other_stderr(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    child = (struct child){.program = own_path(), .arguments = {"count"}};
+    child_run(&child);
+    assert_child_succeeded(&child);
 }
 
 /* Its first allocation is made inside of pthreads, which hold the thread's own lock then. */
@@ -350,6 +393,21 @@ static int map_beside_the_quarantine(void) {
     return 0;
 }
 
+/* Nor are small blocks to leave for large ones, which do not make room by that. */
+static int free_large_after_small(void) {
+    char *block = malloc(100);
+    char *volatile at = block;
+    free(block);
+    for (unsigned i = 0; i < 10; i++) {
+        free(launder(malloc(30 * MIB)));
+        free(launder(malloc(60 * MIB)));
+    }
+    *at = 1;
+    CHECK(hak_verify(NULL, 0) == -1);
+    *at = (char)0xDF;
+    return 0;
+}
+
 static int limit_space(void *unused) {
     (void)unused;
     return setrlimit(RLIMIT_AS, &(struct rlimit){300 * MIB, 300 * MIB});
@@ -359,6 +417,9 @@ static void the_quarantine_leaves_room_to_the_program(void **state) {
     (void)state;
     REQUIRE_HAK();
     child = (struct child){.program = own_path(), .arguments = {"map"}, .prepare = limit_space};
+    child_run(&child);
+    assert_child_succeeded(&child);
+    child.arguments[0] = "large";
     child_run(&child);
     assert_child_succeeded(&child);
 }
@@ -377,7 +438,7 @@ static int ask_for_more_than_there_is(void *unused) {
         free(blocks[i]);
     }
     limit_room(MIB);
-    CHECK(launder(malloc(100 * MIB)) == NULL && errno == ENOMEM);
+    CHECK(launder(malloc(4 * GIB)) == NULL && errno == ENOMEM);
     struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
     CHECK(hak_stats_get(&stats) == 0 && stats.cached_bytes == 0 && stats.superslabs_empty == 0);
     return 0;
@@ -468,6 +529,12 @@ int main(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "damage") == 0) {
         return damage_and_close(argv[2]);
     }
+    if (argc == 2 && strcmp(argv[1], "large") == 0) {
+        return free_large_after_small();
+    }
+    if (argc == 2 && strcmp(argv[1], "count") == 0) {
+        return fork_and_count();
+    }
     if (argc == 2 && strcmp(argv[1], "map") == 0) {
         return map_beside_the_quarantine();
     }
@@ -482,6 +549,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_is_left_is_listed_at_exit),
         cmocka_unit_test(what_is_found_at_exit_reaches_stderr_though_the_program_closed_it),
         cmocka_unit_test(what_is_found_at_exit_reaches_no_file_of_the_program),
+        cmocka_unit_test(the_child_of_a_fork_keeps_no_other_stderr),
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
         cmocka_unit_test(the_quarantine_gives_way_when_memory_is_short),

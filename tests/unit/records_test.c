@@ -4,13 +4,30 @@
  *
  * suite: limit 60 s
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "check/records.h"
 #include "support/child.h"
 #include "support/test.h"
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define STEP_BYTES 16u
 #define LIVE       2000u /* blocks that stay, and as many that were released last */
 #define GONE       400000u
+
+static bool is_mapping_refused;
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    if (is_mapping_refused) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
+}
 
 static struct hak_record record_at(uintptr_t address) {
     return (struct hak_record){
@@ -100,10 +117,42 @@ static void blocks_that_are_not_stay(void **state) {
     assert_function_succeeds(keep_what_is_needed);
 }
 
+/* No table can be made anew: what is gone makes room in the ones that are there, whatever lies between. */
+static int go_on_without_memory(void *unused) {
+    uintptr_t address = (uintptr_t)1 << 32;
+    (void)unused;
+    hak_records_prepare();
+    for (unsigned i = 0; i < LIVE; i++) {
+        enter(address + (size_t)2 * i * STEP_BYTES);
+        enter_and_release(address + ((size_t)2 * i + 1) * STEP_BYTES);
+    }
+    is_mapping_refused = true;
+    for (unsigned i = 2 * LIVE; i < GONE; i++) {
+        enter_and_release(address + i * STEP_BYTES);
+        CHECK(is_in_state(address + i * STEP_BYTES, HAK_RECORD_RELEASED));
+    }
+    for (unsigned i = 0; i < LIVE; i++) {
+        CHECK(is_in_state(address + (size_t)2 * i * STEP_BYTES, HAK_RECORD_LIVE));
+    }
+    for (unsigned i = 2 * LIVE; i < GONE; i++) { /* until nothing is left to be forgotten */
+        struct hak_record record = record_at(address + i * STEP_BYTES);
+        if (!hak_records_enter(&record)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void without_memory_what_is_gone_is_forgotten(void **state) {
+    (void)state;
+    assert_function_succeeds(go_on_without_memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_that_are_gone_make_room),
         cmocka_unit_test(blocks_that_are_not_stay),
+        cmocka_unit_test(without_memory_what_is_gone_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

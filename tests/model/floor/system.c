@@ -211,6 +211,10 @@ void hak_os_random(void *bytes, size_t count) {
     memset(bytes, 1, count);
 }
 
+size_t hak_os_mapped_limit(void) {
+    return SIZE_MAX;
+}
+
 size_t hak_os_space_limit(void) {
     return SIZE_MAX;
 }
