@@ -147,14 +147,15 @@ int hak_verify(char *why, size_t why_bytes);
 
 /*
  * Called once for each live block, with its address and usable size. A return value other than 0 ends the
- * walk. The visitor must not allocate, free or fork.
+ * walk. The visitor must not allocate, free or fork, nor ask what the heap holds.
  */
 typedef int (*hak_block_visitor)(void *block, size_t usable_bytes, void *context);
 
 /*
  * Visits every live block, in no particular order. Returns 0, or what the visitor returned to end the walk.
  * Blocks that other threads allocate or free meanwhile may or may not be visited; each other one is visited
- * once, but for those of a slab that another thread was at work on and does not let go of for a second.
+ * once, but for those of slabs that other threads are at work on, and do not let go of within a second in
+ * all.
  */
 int hak_heap_walk(hak_block_visitor visitor, void *context);
 

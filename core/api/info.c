@@ -11,7 +11,8 @@
  *   keepcost         bytes of empty SuperSlabs, which go first when memory is given back
  *   usmblks          0, as in glibc
  * So arena == uordblks + fordblks, and arena + hblkhd + metadata is what hakmem has mapped. Any thread; while
- * others allocate, each figure is right for some moment of the call. No system call but malloc_stats' write.
+ * others allocate, each figure is right for some moment of the call. No system call but malloc_stats' write
+ * and those that give back or wait for a thread that was preempted.
  */
 #include "base/config.h"
 #if !HAK_TSAN

@@ -40,7 +40,8 @@ HAK_COLD void hak_warn_other_malloc(const char *name, int fd);
 /* That HAKMEM_BACKGROUND=1 has no thread. */
 HAK_COLD void hak_warn_no_helper(int fd);
 
-/* Options that do nothing beside HAKMEM_CHECK=1, or without it. */
+/* HAKMEM_CHECK_LEAKS without HAKMEM_CHECK=1, and GUARD_SAMPLE and ZERO_ON_FREE with it, which do nothing
+ * then. */
 HAK_COLD void hak_warn_without_effect(const struct hak_options *options, int fd);
 
 #endif

@@ -20,6 +20,7 @@
 #include "meta/arena.h"
 #include "meta/registry.h"
 #include "os/os.h"
+#include "process/report.h"
 #include "slab/chance.h"
 #include "slab/orphans.h"
 #include "slab/retention.h"
@@ -97,6 +98,7 @@ static HAK_COLD void parent(void) {
 
 static HAK_COLD void child(void) {
     hak_retention_set_helper(false); /* it is the parent's */
+    hak_report_child_begin();
     /* Free but where a handler interrupted the drawing of a number, which goes on in the child with the old
      * key. */
     if (has_locks || hak_lock_is_free(&hak_chance_lock)) {

@@ -3,8 +3,10 @@
  *
  * Many programs close stderr in their last handler (GNU coreutils), before a library's destructor runs;
  * others close every descriptor they know of and open their own files under those numbers. So stderr is
- * duplicated at start, and written to at exit only if the descriptor still leads to the same file. What
- * checked mode finds then goes there too.
+ * duplicated at start, and written to at exit only if the descriptor still leads to the same file. What is
+ * found at exit goes there too. A duplicate that was made for that alone is closed in the child of a fork,
+ * which may be a daemon whose starter waits until nobody has stderr any more; and guard sampling, which is
+ * for all processes of a system, makes none.
  */
 #include "process/report.h"
 #include "base/atomic.h"
@@ -24,11 +26,12 @@
 #define EXPANDED_PATH_BYTES    (HAK_OPTION_PATH_BYTES + 256u)
 #define PROCESS_ID_PLACEHOLDER "%p"
 
-/* Owner: the thread that starts and the one that ends the process. Descriptor -1: there is none. */
+/* Const after start, but for the child of a fork. */
 static struct {
-    int fd;                  /* the duplicate */
+    bool is_known;           /* it was open then */
+    int fd;                  /* the duplicate; STDERR_FILENO: there is none */
     struct hak_os_file file; /* what stderr was at start */
-} kept_stderr = {.fd = -1};
+} kept_stderr = {.fd = STDERR_FILENO};
 
 static _Atomic bool is_ending;
 
@@ -49,7 +52,7 @@ static bool is_kept_file(int fd) {
 
 /* A descriptor of what was stderr at start, or -1 when the program has closed them all. */
 static int find_stderr(void) {
-    if (kept_stderr.fd < 0) {
+    if (!kept_stderr.is_known) {
         return -1;
     }
     if (is_kept_file(kept_stderr.fd)) {
@@ -61,18 +64,28 @@ static int find_stderr(void) {
 /* While the program runs its stderr is where it wants it. */
 static int find_fatal_fd(void) {
     /* relaxed: as where it is set */
-    return hak_atomic_load_relaxed(&is_ending) && kept_stderr.fd >= 0 ? find_stderr() : STDERR_FILENO;
+    return hak_atomic_load_relaxed(&is_ending) ? find_stderr() : STDERR_FILENO;
 }
 
 void hak_report_prepare(void) {
-    bool is_wanted = wants_report() || hak_options.check;
-    if (!is_wanted || hak_os_identify(STDERR_FILENO, &kept_stderr.file) != 0) {
+    bool is_duplicated = wants_report() || hak_options.check;
+    if (!is_duplicated && hak_options.guard_sample == 0) {
         return;
     }
-    if (hak_os_duplicate(STDERR_FILENO, &kept_stderr.fd) != 0) {
+    kept_stderr.is_known = hak_os_identify(STDERR_FILENO, &kept_stderr.file) == 0;
+    if (is_duplicated && kept_stderr.is_known && hak_os_duplicate(STDERR_FILENO, &kept_stderr.fd) != 0) {
         kept_stderr.fd = STDERR_FILENO;
     }
     hak_fatal_find_fd = find_fatal_fd;
+}
+
+void hak_report_child_begin(void) {
+    if (kept_stderr.fd != STDERR_FILENO && !wants_report()) {
+        if (is_kept_file(kept_stderr.fd)) { /* and no file of the program's by now */
+            hak_os_close(kept_stderr.fd);
+        }
+        kept_stderr.fd = STDERR_FILENO;
+    }
 }
 
 /* Puts the process id where the path says %p. False when the result does not fit. */

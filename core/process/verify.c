@@ -15,14 +15,37 @@
 #include "heap/unified_cache.h"
 #include "large/large.h"
 #include "meta/classes.h"
-#include "process/patience.h"
+#include "os/os.h"
 #include "process/walk.h"
 #include "slab/guests.h"
 #include "slab/orphans.h"
 #include "slab/slab_word.h"
 #include "slab/superslab.h"
 
-#define PATIENCE_MS 5000u /* how long a difference is looked at again */
+/*
+ * How long a difference is looked at again. Time in which this thread did not run either, because the machine
+ * was busy or stood still, counts as one look: the other thread may not have run then.
+ */
+#define PATIENCE_MS 5000u
+#define LOOK_MS     10u
+
+struct patience {
+    uint64_t seen_ms; /* the clock at the last look */
+    uint64_t left_ms;
+};
+
+static struct patience full_patience(void) {
+    return (struct patience){.seen_ms = hak_os_now_ms(), .left_ms = PATIENCE_MS};
+}
+
+static bool has_patience(struct patience *patience) {
+    uint64_t now_ms = hak_os_now_ms();
+    uint64_t passed_ms = now_ms - patience->seen_ms;
+    uint64_t used_ms = passed_ms < LOOK_MS ? passed_ms : LOOK_MS;
+    patience->seen_ms = now_ms;
+    patience->left_ms -= used_ms < patience->left_ms ? used_ms : patience->left_ms;
+    return patience->left_ms != 0;
+}
 
 static const char *check_words(const struct slab *slab) {
     for (unsigned unit = 0; unit < slab->units; unit++) {
@@ -88,9 +111,9 @@ static const char *check_slab(const struct slab *slab) {
         return "slab: capacity or carved blocks out of range";
     }
     const char *broken = check_words(slab);
-    struct hak_patience patience = hak_patience_of(PATIENCE_MS);
+    struct patience patience = full_patience();
     bool may_change = broken == NULL;
-    while (may_change && hak_has_patience(&patience)) {
+    while (may_change && has_patience(&patience)) {
         bool is_cut;
         broken = check_headers(slab, &free_blocks, &is_cut);
         /* relaxed: a count whose FREE bytes are not seen yet is looked at again, until they are */
@@ -155,10 +178,10 @@ static const char *check_lists(void) {
 
 static const char *check_superslabs(void) {
     const char *broken = NULL;
-    struct hak_patience patience = hak_patience_of(PATIENCE_MS);
+    struct patience patience = full_patience();
     do {
         (void)hak_superslab_verify(&broken);
-    } while (broken == hak_superslab_units_are_lost && hak_has_patience(&patience));
+    } while (broken == hak_superslab_units_are_lost && has_patience(&patience));
     return broken;
 }
 

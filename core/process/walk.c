@@ -8,7 +8,7 @@
 #include "heap/heap.h"
 #include "large/large.h"
 #include "meta/classes.h"
-#include "process/patience.h"
+#include "os/os.h"
 #include "slab/guests.h"
 #include "slab/purge.h"
 #include "slab/slab_word.h"
@@ -16,33 +16,36 @@
 
 /* A lease is held for a microsecond, unless its holder is preempted, or ended in the middle of it. */
 #define LEASE_TRIES 1000u
-#define PATIENCE_MS 1000u /* in one walk, for all of those */
+#define SLEEPS_MAX  1000u /* of a millisecond, in one walk */
 
 /* False if it is no slab's, or nobody lets go of it. */
-static bool lease_patiently(struct slab *slab, struct hak_patience *patience) {
-    do {
-        for (unsigned i = 0; i < LEASE_TRIES; i++) {
-            if (hak_slab_lease_any(slab)) {
-                return true;
-            }
-            /* relaxed: only whether to go on trying */
-            if (!hak_slab_word_is_assigned(hak_atomic_load_relaxed(&slab->word))) {
+static bool lease_patiently(struct slab *slab, unsigned *sleeps_left) {
+    for (unsigned tries = 1;; tries++) {
+        if (hak_slab_lease_any(slab)) {
+            return true;
+        }
+        /* relaxed: only whether to go on trying */
+        if (!hak_slab_word_is_assigned(hak_atomic_load_relaxed(&slab->word))) {
+            return false;
+        }
+        if (tries % LEASE_TRIES == 0) {
+            if (*sleeps_left == 0) {
                 return false;
             }
+            *sleeps_left -= 1;
+            hak_os_sleep_ms(1);
         }
-        hak_os_sleep_ms(1);
-    } while (hak_has_patience(patience));
-    return false;
+    }
 }
 
 int hak_walk_slabs(hak_slab_visitor visitor, void *context) {
     struct slab *slab;
     int result = 0;
-    struct hak_patience patience = hak_patience_of(PATIENCE_MS);
+    unsigned sleeps_left = SLEEPS_MAX;
     hak_child_rebuild_if_pending();
     (void)hak_heap_attach(); /* the child of a fork asks whether others had heaps, thus leases */
     for (size_t i = 0; result == 0 && (slab = hak_slab_at(i)) != NULL; i++) {
-        if (lease_patiently(slab, &patience)) {
+        if (lease_patiently(slab, &sleeps_left)) {
             result = visitor(slab, context);
             hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), hak_tls.heap);
         }

@@ -12,9 +12,9 @@
 typedef int (*hak_slab_visitor)(struct slab *slab, void *context);
 
 /*
- * Visits every assigned slab. One that another thread works on is waited for; those that none lets go of for
- * a second in all are left out.
- * Returns what ended the walk, or 0. The visitor must not allocate or free. Any thread; no lock held.
+ * Visits every assigned slab. One that another thread works on is waited for, a second in all, and then left
+ * out. Returns what ended the walk, or 0. The visitor must not allocate, free or walk. Any thread; no lock
+ * held.
  */
 HAK_COLD int hak_walk_slabs(hak_slab_visitor visitor, void *context);
 

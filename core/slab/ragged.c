@@ -169,7 +169,7 @@ void hak_ragged_note_purged(size_t bytes) {
     }
 }
 
-void hak_ragged_note_missed(size_t bytes) {
+void hak_ragged_note_missed(size_t bytes, uint64_t now_ms) {
     struct ragged *ragged = &hak_superslab_pool.ragged;
     ragged->missed_bytes += bytes;
     if (ragged->purged_bytes < JUDGED_BYTES || ragged->missed_bytes < ragged->purged_bytes / 2) {
@@ -178,4 +178,5 @@ void hak_ragged_note_missed(size_t bytes) {
     unsigned skips = ragged->skips == 0 ? SKIPS_FIRST : ragged->skips * 2 + 1;
     ragged->skips = skips < SKIPS_MAX ? skips : SKIPS_MAX;
     ragged->purged_bytes = ragged->missed_bytes = 0;
+    ragged->eased_ms = now_ms;
 }

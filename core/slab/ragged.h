@@ -32,7 +32,7 @@ struct ragged {
     unsigned skips;      /* turns to skip after each that is not */
     size_t purged_bytes; /* of late, since turns were last skipped more often */
     size_t missed_bytes; /* handed out again since then */
-    uint64_t eased_ms;   /* when both sums were last halved because time had gone by */
+    uint64_t eased_ms;   /* when skips rose last, or both sums were halved because time had gone by */
 };
 
 /* Written under the SuperSlab lock: some slabs wait, or did so since somebody last looked. */
@@ -98,6 +98,6 @@ HAK_COLD struct slab *hak_ragged_next(uint64_t now_ms);
  * nothing worth the name for a second.
  */
 void hak_ragged_note_purged(size_t bytes);
-void hak_ragged_note_missed(size_t bytes);
+void hak_ragged_note_missed(size_t bytes, uint64_t now_ms);
 
 #endif

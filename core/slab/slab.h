@@ -4,7 +4,8 @@
  * The lease, in short (core/README.md tells it whole): a thread that frees blocks stores FREE into their
  * header bytes and then adds to the count in the slab's word, its last access to the slab. Everything else
  * (sweeping the map, carving, moving the slab between places, purging pages beneath it, retiring it) is done
- * by the holder of the lease, a bit in the same word. Nobody ever waits for a lease.
+ * by the holder of the lease, a bit in the same word. Nobody waits for a lease but
+ * who goes through the whole heap.
  *
  * Functions that may leave work behind return an event with the lease still held; the caller must act on it.
  */
@@ -137,7 +138,7 @@ enum hak_slab_event hak_slab_release(struct slab *slab, unsigned taken_blocks, e
 enum hak_slab_event hak_slab_unlisted_event(const struct slab *slab, uint64_t word);
 
 /*
- * Gives the lease back to a slab that is WARM with `owner`, where there is nothing else to see to: blocks
+ * Gives the lease back to a slab that is WARM with `owner`, where there is nothing else to see to now: blocks
  * were taken out, or it was fetched ahead of need and may be wholly free.
  */
 void hak_slab_release_warm(struct slab *slab, unsigned taken_blocks, uint32_t owner);

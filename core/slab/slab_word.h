@@ -8,7 +8,8 @@
  *   bits 20-25  class
  *   bit  26     thin: nearly all blocks are free, and the pages beneath them count as dirty
  *   bit  27     blocks were freed by others than the owner since the lease was last given back
- *   bit  28     pages due: a free under somebody's lease left it thin or ragged; who gives it back sees to it
+ *   bit  28     pages due: a free under somebody's lease left it thin or ragged; who gives that back sees to
+ *               it, or the next one where it was given back for a refill
  *   bits 32-63  owner: number of a heap, 0 for nobody
  */
 #ifndef HAK_SLAB_SLAB_WORD_H

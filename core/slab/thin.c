@@ -72,7 +72,7 @@ void hak_thin_take(struct slab *slab, uint32_t pages, size_t taken_bytes) {
     hak_superslab_set_thin(slab, false, after);
     hak_retention_note_missed(&hak_superslab_pool.retention,
                               taken_bytes < page_bytes ? taken_bytes : page_bytes, now_ms);
-    hak_ragged_note_missed(page_bytes);
+    hak_ragged_note_missed(page_bytes, now_ms);
     hak_lock_release(&hak_superslab_lock);
 }
 
@@ -90,6 +90,10 @@ void hak_thin_leave(struct slab *slab) {
 
 size_t hak_thin_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
     unsigned before_pages = slab->purged_pages;
+    bool was_thin = is_marked(slab);
+    if (was_thin) {
+        mark(slab, false); /* first: what is freed while this looks makes it thin again */
+    }
     unsigned splits = calls_max != 0 ? hak_superslab_split(hak_superslab_of(slab)) : 0;
     *calls += splits;
     /* What was not carved yet holds the dirt of the slab's units, if they were not zero, or a huge page's. */
@@ -98,11 +102,7 @@ size_t hak_thin_purge(struct slab *slab, unsigned calls_max, unsigned *calls) {
     /* Where nobody knows which pages went, none was taken again since: what went before is still gone. */
     pages = pages < before_pages ? before_pages : pages;
     size_t given_bytes = pages > before_pages ? (pages - before_pages) * hak_os_page_bytes() : 0;
-    bool was_thin = is_marked(slab);
     uint64_t now_ms = hak_os_now_ms();
-    if (was_thin) {
-        mark(slab, false);
-    }
     hak_lock_acquire(&hak_superslab_lock);
     hak_superslab_set_thin(slab, false, pages);
     if (given_bytes != 0 && was_thin) {

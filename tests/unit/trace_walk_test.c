@@ -80,10 +80,12 @@ __attribute__((noinline)) static void call_on(void *top, void (*function)(void))
 
 /* The same, and the frame pointer points there too, as a runtime may leave it. */
 __attribute__((noinline)) static void call_with_frame_at(void *top, void (*function)(void)) {
+    register void *at __asm__("r12") = top;
+    register void (*called)(void) __asm__("r13") = function;
     __asm__ volatile("push %%rbp\n\tmov %%rsp, %%rbx\n\tmov %0, %%rsp\n\tmov %0, %%rbp\n\tcall *%1\n\t"
                      "mov %%rbx, %%rsp\n\tpop %%rbp"
                      :
-                     : "r"(top), "r"(function)
+                     : "r"(at), "r"(called)
                      : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 
@@ -91,7 +93,7 @@ __attribute__((noinline)) static void call_with_frame_at(void *top, void (*funct
 static void take_before_a_guard(void (*call)(void *top, void (*function)(void))) {
     char *below = (char *)__builtin_frame_address(0) - 2 * GIB;
     char *stack = mmap(below, STACK_BYTES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(stack != MAP_FAILED);
+    assert_true(stack != MAP_FAILED && stack < below + GIB); /* not where the thread's own may be */
     assert_int_equal(mprotect(stack + STACK_BYTES, 4096, PROT_NONE), 0);
     call(stack + STACK_BYTES, take_three_deep);
     assert_int_equal(frames_in_take_here(trace_taken), 3);

@@ -57,13 +57,19 @@ static unsigned count_blocks(void) {
 
 /* ---- slabs that somebody works on ---- */
 
-static sem_t has_lease;
+#define UNTIL_TOLD 0u
 
+static sem_t has_lease, may_end;
+
+/* For so many ms, or UNTIL_TOLD. */
 static void *hold_a_lease(void *hold_ms) {
     struct slab *slab = hak_slab_of_block(blocks[0]);
     (void)hak_heap_attach();
     CHECK(hak_slab_lease_any(slab));
     CHECK(sem_post(&has_lease) == 0);
+    if (*(const unsigned *)hold_ms == UNTIL_TOLD) {
+        CHECK(sem_wait(&may_end) == 0);
+    }
     usleep(1000 * *(const unsigned *)hold_ms);
     hak_heap_handle_event(slab, hak_slab_release_any(slab, 0), NULL);
     return NULL;
@@ -71,10 +77,11 @@ static void *hold_a_lease(void *hold_ms) {
 
 static unsigned count_while_one_is_held(unsigned hold_ms) {
     pthread_t holder;
-    CHECK(sem_init(&has_lease, 0, 0) == 0);
+    CHECK(sem_init(&has_lease, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
     CHECK(pthread_create(&holder, NULL, hold_a_lease, &hold_ms) == 0);
     CHECK(sem_wait(&has_lease) == 0);
     unsigned found = count_blocks();
+    CHECK(sem_post(&may_end) == 0);
     CHECK(pthread_join(holder, NULL) == 0);
     return found;
 }
@@ -91,7 +98,7 @@ static void a_slab_that_is_worked_on_is_waited_for(void **state) {
 static void a_slab_that_nobody_lets_go_of_is_left_out(void **state) {
     (void)state;
     blocks_take(blocks, BLOCKS, BLOCK_BYTES);
-    assert_in_range(count_while_one_is_held(4000), 1, BLOCKS - 1);
+    assert_in_range(count_while_one_is_held(UNTIL_TOLD), 1, BLOCKS - 1);
     blocks_free(blocks, BLOCKS);
 }
 
