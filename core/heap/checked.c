@@ -280,9 +280,8 @@ static void check_claim(const char *function, const struct hak_record *record, s
         finding.fault = HAK_FAULT_WRONG_SIZE;
         hak_finding_die(function, &finding);
     }
-    /* A size alone is claimed of what is aligned as usual. */
-    size_t claimed = claim.align != 0 || claim.bytes == HAK_CLAIMS_NO_SIZE ? claim.align : HAK_ALIGN_BYTES;
-    if (claimed != 0 && claimed != align && (claimed > HAK_ALIGN_BYTES || align > HAK_ALIGN_BYTES)) {
+    if (claim.align != 0 && claim.align != align &&
+        (claim.align > HAK_ALIGN_BYTES || align > HAK_ALIGN_BYTES)) {
         finding.fault = HAK_FAULT_WRONG_ALIGNMENT;
         hak_finding_die(function, &finding);
     }

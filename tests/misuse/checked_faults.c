@@ -320,19 +320,6 @@ static void wrong_alignment_of_delete(void) {
     NAMED(free_like_2, "_ZdlPvSt11align_val_t")(launder(block), 128);
 }
 
-/* Whoever names a size and no alignment says that it is the ordinary one. */
-static void no_alignment_of_sized_delete(void) {
-    void *block = must(NAMED(new_aligned, "_ZnwmSt11align_val_t")(100, 64));
-    expect("operator delete", "wrong alignment for", block, 100);
-    NAMED(free_like_2, "_ZdlPvm")(launder(block), 100);
-}
-
-static void no_alignment_of_free_sized(void) {
-    void *block = must(aligned_alloc(64, 128));
-    expect("free_sized", "wrong alignment for", block, 128);
-    NAMED(free_like_2, "free_sized")(launder(block), 128);
-}
-
 static void wrong_alignment_of_free_aligned_sized(void) {
     void *block = must(aligned_alloc(256, 512));
     expect("free_aligned_sized", "wrong alignment for", block, 512);
@@ -405,8 +392,6 @@ static const struct fault_case others[] = {
     {"wrong_size_of_delete_array", wrong_size_of_delete_array},
     {"wrong_size_of_free_sized", wrong_size_of_free_sized},
     {"wrong_alignment_of_delete", wrong_alignment_of_delete},
-    {"no_alignment_of_sized_delete", no_alignment_of_sized_delete},
-    {"no_alignment_of_free_sized", no_alignment_of_free_sized},
     {"wrong_alignment_of_free_aligned_sized", wrong_alignment_of_free_aligned_sized},
     {"sound_usable_size_of_nothing", usable_size_of_nothing},
     {"sound_right_claims", right_claims},
