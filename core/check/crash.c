@@ -16,6 +16,8 @@
 #include <signal.h>
 #include <ucontext.h>
 
+#define ROUNDS_MAX 16u /* of putting one action in front of another */
+
 struct hak_lock hak_crash_lock = HAK_LOCK_INIT(HAK_RANK_CRASH);
 
 /*
@@ -26,7 +28,6 @@ struct hak_lock hak_crash_lock = HAK_LOCK_INIT(HAK_RANK_CRASH);
  * An action is one word, the handler's address with flags in the bits below, since a handler may run while
  * the table grows. The first entry's is SIG_DFL.
  */
-#define ROUNDS_MAX       16u /* of putting one action in front of another */
 #define NEXT_SHIFT       2u
 #define NEXT_HAS_INFO    ((uintptr_t)1) /* SA_SIGINFO */
 #define NEXT_IS_FOR_ONCE ((uintptr_t)2) /* SA_RESETHAND */

@@ -4,10 +4,11 @@
 #include "check/quarantine.h"
 #include "meta/arena.h"
 
-#define CHUNK_ENTRIES 169u
+#define CHUNK_ENTRIES 127u
 
 struct entry {
     void *block;
+    uint64_t number; /* in the order in which they came, of all rows */
     struct hak_held held;
 };
 
@@ -27,6 +28,7 @@ static struct row {
     struct chunk *oldest, *newest;
     struct hak_held held;
 } rows[ROWS];
+static uint64_t entered;     /* so many so far */
 static struct hak_held most; /* const after start */
 
 void hak_quarantine_prepare(struct hak_held bounds) {
@@ -57,7 +59,8 @@ bool hak_quarantine_push(void *block, struct hak_held held) {
             has_room = true;
         }
         if (has_room) {
-            row->newest->entries[row->newest->end++] = (struct entry){.block = block, .held = held};
+            row->newest->entries[row->newest->end++] =
+                (struct entry){.block = block, .number = entered++, .held = held};
             row->held.bytes += held.bytes;
             row->held.space_bytes += held.space_bytes;
         }
@@ -92,14 +95,20 @@ static void *pop_locked(struct row *row, struct chunk **emptied) {
     return entry.block;
 }
 
-/* The row of which one is to leave, NULL if all may stay: of too much memory, the one that holds more. */
+/* UINT64_MAX for an empty row. */
+static uint64_t oldest_number(const struct row *row) {
+    return row->oldest != NULL ? row->oldest->entries[row->oldest->first].number : UINT64_MAX;
+}
+
+/* The row of which the oldest is to leave, NULL if all may stay. */
 static struct row *surplus_locked(bool to_be_emptied) {
-    struct row *larger = &rows[rows[APART].held.bytes > rows[INSIDE].held.bytes ? APART : INSIDE];
-    if (rows[APART].held.space_bytes > most.space_bytes) {
-        return &rows[APART];
+    struct row *inside = &rows[INSIDE], *apart = &rows[APART];
+    if (apart->held.space_bytes > most.space_bytes) {
+        return apart;
     }
-    bool is_surplus = rows[INSIDE].held.bytes + rows[APART].held.bytes > most.bytes;
-    return (to_be_emptied || is_surplus) && larger->oldest != NULL ? larger : NULL;
+    bool is_surplus = inside->held.bytes + apart->held.bytes > most.bytes;
+    struct row *older = oldest_number(apart) < oldest_number(inside) ? apart : inside;
+    return (to_be_emptied || is_surplus) && older->oldest != NULL ? older : NULL;
 }
 
 void *hak_quarantine_pop(bool to_be_emptied) {

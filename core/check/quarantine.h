@@ -1,5 +1,5 @@
 /*
- * quarantine.h - freed blocks that wait, the oldest of a kind first, before their memory serves others.
+ * quarantine.h - freed blocks that wait, oldest first, before their memory serves others.
  *
  * Bounded by the memory that they hold and by the address space that they keep from the program. Only
  * addresses are kept here; what becomes of a block that leaves is the caller's business. Any thread; one lock
@@ -24,8 +24,8 @@ void hak_quarantine_prepare(struct hak_held bounds);
  * remember it. */
 bool hak_quarantine_push(void *block, struct hak_held held);
 
-/* Takes the oldest block if more than the bounds allow waits, or any if `to_be_emptied`; NULL when there is
- * none to take. */
+/* Takes the oldest block (of those that keep address space, if that is too much) while more than the bounds
+ * allow waits, or any if `to_be_emptied`; NULL when there is none to take. */
 void *hak_quarantine_pop(bool to_be_emptied);
 
 /* Drops each block for which is_lost() is true: in the child of a fork, alone. */

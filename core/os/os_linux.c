@@ -189,7 +189,17 @@ int hak_os_identify(int fd, struct hak_os_file *file) {
     return error;
 }
 
-void hak_os_close(int fd) {
+bool hak_os_is_for_text(int fd) {
+    struct stat status;
+    int saved = errno;
+    long flags = syscall(SYS_fcntl, fd, F_GETFL);
+    bool is_text = flags >= 0 && syscall(SYS_fstat, fd, &status) == 0 &&
+                   ((flags & O_ACCMODE) == O_WRONLY || S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
+    errno = saved;
+    return is_text;
+}
+
+HAK_AT_START void hak_os_close(int fd) {
     int saved = errno;
     (void)syscall(SYS_close, fd);
     errno = saved;

@@ -61,10 +61,14 @@ static int find_stderr(void) {
     return is_kept_file(STDERR_FILENO) ? STDERR_FILENO : -1;
 }
 
-/* While the program runs its stderr is where it wants it. */
+/* While the program runs its stderr is where it wants it. At exit it may have closed that, and have data
+ * under the number; or have made its log of it, which will do where nothing else is left. */
 static int find_fatal_fd(void) {
-    /* relaxed: as where it is set */
-    return hak_atomic_load_relaxed(&is_ending) ? find_stderr() : STDERR_FILENO;
+    if (!hak_atomic_load_relaxed(&is_ending)) { /* relaxed: as where it is set */
+        return STDERR_FILENO;
+    }
+    int fd = find_stderr();
+    return fd < 0 && hak_os_is_for_text(STDERR_FILENO) ? STDERR_FILENO : fd;
 }
 
 void hak_report_prepare(void) {

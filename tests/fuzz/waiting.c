@@ -14,6 +14,7 @@
 
 #define WAITING_MAX    256u
 #define PAGE_BYTES     4096u
+#define RECORD_BYTES   (2 * sizeof(struct hak_record)) /* counted for each that has no guard pages */
 #define SAID_BYTES_MAX 4096u
 
 /* Freed blocks, the latest at next - 1. */
@@ -71,11 +72,11 @@ void waiting_enter(unsigned char *start, size_t bytes, size_t align) {
     }
     size_t class_bytes = hak_request_class_bytes(align, bytes + HAK_ZONE_BYTES_MIN);
     size_t closed_bytes = PAGE_BYTES + (bytes + PAGE_BYTES) / 64;
-    size_t plain_bytes = bytes + HAK_ZONE_BYTES_MIN;
+    size_t plain_bytes = bytes + HAK_ZONE_BYTES_MIN + RECORD_BYTES;
     ring[next] = (struct waiting){
         .start = start,
         .bytes = bytes,
-        .held_bytes = class_bytes != 0             ? class_bytes
+        .held_bytes = class_bytes != 0             ? class_bytes + RECORD_BYTES
                       : closed_bytes > plain_bytes ? closed_bytes
                                                    : plain_bytes,
         .is_in_slab = class_bytes != 0,

@@ -219,6 +219,43 @@ static void what_is_found_at_exit_reaches_stderr_though_the_program_closed_it(vo
     assert_non_null(strstr(child.err, "\n  noticed here\n    #0 "));
 }
 
+/* As a daemon that was forked and has a log for stderr. */
+static int damage_and_log(const char *log) {
+    int status;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        int fd = open(log, O_WRONLY | O_CREAT, 0600);
+        CHECK(fd >= 0 && dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+        *((char *)launder(malloc(40)) + 40) = 1;
+        exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    return 0;
+}
+
+static void check_log(const char *setting) {
+    char path[] = "/tmp/hakmem-own-log-XXXXXX", line[64] = "";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    child = (struct child){.program = own_path(), .arguments = {"log", path}};
+    child.environment[0] = setting;
+    child.environment[1] = setting != NULL ? "HAKMEM_CHECK=0" : NULL;
+    child_run(&child);
+    assert_child_succeeded(&child);
+    assert_true(read(fd, line, sizeof line - 1) > 0);
+    assert_non_null(strstr(line, "hakmem: exit(): write past the end of 0x"));
+    close(fd);
+    unlink(path);
+}
+
+static void what_is_found_at_exit_reaches_the_log_of_a_daemon(void **state) {
+    (void)state;
+    REQUIRE_HAK();
+    check_log(NULL);
+    check_log("HAKMEM_GUARD_SAMPLE=1");
+}
+
 static int close_stderr(void *unused) {
     (void)unused;
     return close(STDERR_FILENO);
@@ -438,7 +475,7 @@ static int ask_for_more_than_there_is(void *unused) {
         free(blocks[i]);
     }
     limit_room(MIB);
-    CHECK(launder(malloc(4 * GIB)) == NULL && errno == ENOMEM);
+    CHECK(launder(malloc(100 * MIB)) == NULL && errno == ENOMEM);
     struct hak_stats stats = {.version = HAK_STATS_VERSION, .struct_bytes = sizeof stats};
     CHECK(hak_stats_get(&stats) == 0 && stats.cached_bytes == 0 && stats.superslabs_empty == 0);
     return 0;
@@ -529,6 +566,9 @@ int main(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "damage") == 0) {
         return damage_and_close(argv[2]);
     }
+    if (argc == 3 && strcmp(argv[1], "log") == 0) {
+        return damage_and_log(argv[2]);
+    }
     if (argc == 2 && strcmp(argv[1], "large") == 0) {
         return free_large_after_small();
     }
@@ -549,6 +589,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_is_left_is_listed_at_exit),
         cmocka_unit_test(what_is_found_at_exit_reaches_stderr_though_the_program_closed_it),
         cmocka_unit_test(what_is_found_at_exit_reaches_no_file_of_the_program),
+        cmocka_unit_test(what_is_found_at_exit_reaches_the_log_of_a_daemon),
         cmocka_unit_test(the_child_of_a_fork_keeps_no_other_stderr),
         cmocka_unit_test(a_thread_may_ask_first_where_its_stack_is),
         cmocka_unit_test(a_child_forgets_what_waits_in_the_quarantine),
