@@ -24,7 +24,7 @@ HAK_READ_MOSTLY _Atomic bool hak_purge_behind;
 #define REFUSALS_MAX             16u /* purges in a row, after which none is tried for a while */
 #define DIRTY_LOOK_MAX           8u
 #define RAGGED_LOOK_MAX          64u
-#define RAGGED_CALLS_MAX         (HAK_PURGE_STEP_CALLS / 2) /* after which no other slab is looked at */
+#define RAGGED_CALLS_MIN         (HAK_PURGE_STEP_CALLS / 2) /* with which a slab is begun that cannot go on */
 
 /* What one operation has given back so far. */
 struct purge {
@@ -87,9 +87,8 @@ static bool purge_marked(struct superslab *s, uint32_t run, struct purge *purge)
     return error == 0;
 }
 
-/* Purges a leased slab and gives the lease back. */
-static void purge_slab(struct slab *slab, unsigned calls_max, struct purge *purge) {
-    purge->given_bytes += hak_thin_purge(slab, calls_max, &purge->calls);
+/* Gives the lease of a slab back that was purged. */
+static void release_purged(struct slab *slab) {
     enum hak_slab_event event;
     do {
         event = hak_slab_release_any(slab, 0);
@@ -100,6 +99,12 @@ static void purge_slab(struct slab *slab, unsigned calls_max, struct purge *purg
     if (event == HAK_EVENT_RETIRE) {
         hak_slab_retire(slab);
     }
+}
+
+/* Purges a leased slab and gives the lease back. */
+static void purge_slab(struct slab *slab, unsigned calls_max, struct purge *purge) {
+    purge->given_bytes += hak_thin_purge(slab, calls_max, &purge->calls);
+    release_purged(slab);
 }
 
 /* The longest run of dirty units: a system call costs more than the pages that it gives back. 0: none. */
@@ -255,20 +260,38 @@ static bool may_all_stay(void) {
            (retention->is_set && retention->set_bytes > hak_retention_base_bytes());
 }
 
+/*
+ * The turn of one, with the calls that are left. One that is cut off waits again and goes on from there, if
+ * it knows which pages went; else it would begin anew, and is not begun with few.
+ */
+static void take_ragged_turn(struct slab *slab, struct purge *purge) {
+    unsigned left = HAK_PURGE_STEP_CALLS - purge->calls;
+    bool goes_on = hak_slab_knows_purged_pages(slab);
+    if (!goes_on && left < RAGGED_CALLS_MIN) {
+        purge->calls = HAK_PURGE_STEP_CALLS;
+        hak_ragged_enter(slab);
+    } else {
+        unsigned calls_max = hak_ragged_is_still(slab) ? left : 0;
+        hak_ragged_lower(slab);
+        purge->given_bytes += hak_thin_purge(slab, calls_max, &purge->calls);
+        if (goes_on && purge->calls >= HAK_PURGE_STEP_CALLS) {
+            hak_ragged_enter(slab);
+        }
+    }
+    release_purged(slab);
+}
+
 void hak_purge_ragged(void) {
     struct purge purge = {0};
     uint64_t now_ms = hak_os_now_ms();
-    /* None is begun with fewer calls left than a unit has runs: what is left of it would not wait again. */
-    for (unsigned looked = 0; purge.calls <= RAGGED_CALLS_MAX && looked < RAGGED_LOOK_MAX; looked++) {
+    for (unsigned looked = 0; purge.calls < HAK_PURGE_STEP_CALLS && looked < RAGGED_LOOK_MAX; looked++) {
         hak_lock_acquire(&hak_superslab_lock);
         struct slab *slab = may_all_stay() ? NULL : hak_ragged_next(now_ms);
         hak_lock_release(&hak_superslab_lock);
         if (slab == NULL) {
             return;
         }
-        unsigned calls_max = hak_ragged_is_still(slab) ? HAK_PURGE_STEP_CALLS - purge.calls : 0;
-        hak_ragged_lower(slab);
-        purge_slab(slab, calls_max, &purge);
+        take_ragged_turn(slab, &purge);
     }
 }
 

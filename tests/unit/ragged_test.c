@@ -474,6 +474,19 @@ static void a_new_thread_comes_by_no_sooner(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* Also where they do not come out even: the slab that is cut off goes on in the next turn. */
+static void a_turn_uses_all_its_calls(void **state) {
+    (void)state;
+    const unsigned every = 24; /* six runs a slab, or five */
+    fill();
+    free_but_every(every);
+    for (unsigned turn = 0; turn < 10; turn++) {
+        purge_calls = 0;
+        hak_purge_ragged();
+        assert_int_equal(purge_calls, HAK_PURGE_STEP_CALLS);
+    }
+}
+
 /* What is in use again costs no call, but a look. */
 static void a_turn_looks_at_a_bounded_number(void **state) {
     (void)state;
@@ -529,6 +542,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_thread_with_little_to_do_gets_them_too, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_debt_that_is_none_keeps_nobody_from_a_turn, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_new_thread_comes_by_no_sooner, begin, nothing_is_left),
+        cmocka_unit_test_setup_teardown(a_turn_uses_all_its_calls, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_turn_looks_at_a_bounded_number, begin, nothing_is_left),
         cmocka_unit_test_setup_teardown(a_child_starts_without_ragged_slabs, begin, nothing_is_left),
     };
