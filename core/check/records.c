@@ -280,7 +280,7 @@ int hak_records_visit_soon(hak_record_visitor visitor, void *context) {
 
 /* LIVE under the lock: nobody unmaps it meanwhile. */
 static int visit_pages(const struct hak_record *record, hak_range_visitor visitor, void *context) {
-    if (record->address == 0 || record->kind != HAK_RECORD_GUARDED || record->state != HAK_RECORD_LIVE) {
+    if (record->address == 0 || !hak_record_is_live_guarded(record)) {
         return 0;
     }
     struct hak_guarded_range range = hak_guarded_range(record);

@@ -39,6 +39,11 @@ struct hak_record {
     bool is_old;         /* its block was RELEASED already when the table was made; nobody else's business */
 };
 
+/* Whether it is of a live block between guard pages. */
+HAK_INLINE bool hak_record_is_live_guarded(const struct hak_record *record) {
+    return record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE;
+}
+
 /* Once, in a constructor, before anything else of this file. */
 void hak_records_prepare(void);
 

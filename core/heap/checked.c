@@ -30,7 +30,6 @@
 #define SAMPLED_QUARANTINE_BYTES ((size_t)4 * 1024 * 1024) /* some 1000 closed blocks */
 #define GUARDED_LIVE_MAX         16384u /* two kernel mappings each, of 65 530 that a process may have */
 #define CATCH_EVERY              64u    /* guarded allocations: a look at who handles SIGSEGV */
-#define SPACE_PARTS              8u     /* of what the process may map, one of them for the quarantine */
 
 /* A quarantined block between guard pages holds no memory, but address space, and kernel memory for its
  * mapping. */
@@ -45,7 +44,7 @@ void hak_checked_start(unsigned mode) {
         hak_warn_other_malloc(mode == HAK_FRONT_CHECKED ? "CHECK" : "GUARD_SAMPLE", STDERR_FILENO);
     }
     hak_records_prepare();
-    hak_quarantine_prepare((struct hak_held){quarantine_bytes, hak_os_mapped_limit() / SPACE_PARTS});
+    hak_quarantine_prepare((struct hak_held){quarantine_bytes, hak_os_mapped_limit() / HAK_SPACE_PARTS});
     hak_fatal_explain = hak_report_explain;
     if (!hak_own_code.has_other_malloc) { /* it may be a sanitizer's, whose sigaction() is not ready yet */
         hak_crash_catch();

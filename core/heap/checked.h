@@ -14,6 +14,9 @@
 #include "heap/front.h"
 #include "os/lock.h"
 
+/* Of what the process may map: one is for blocks that wait, one for slots of sampled blocks. */
+#define HAK_SPACE_PARTS 8u
+
 /* Begins HAK_FRONT_CHECKED, or HAK_FRONT_SAMPLED for sampled.c, in a constructor. */
 void hak_checked_start(unsigned mode);
 

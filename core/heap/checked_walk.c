@@ -20,8 +20,8 @@ struct batch {
 static int visit_into_batch(const struct hak_record *record, void *context) {
     struct batch *batch = context;
     bool is_full = batch->count == BATCH;
-    if (record->kind != HAK_RECORD_GUARDED || record->state != HAK_RECORD_LIVE ||
-        record->address <= batch->above || (is_full && record->address > batch->places[BATCH - 1].address)) {
+    if (!hak_record_is_live_guarded(record) || record->address <= batch->above ||
+        (is_full && record->address > batch->places[BATCH - 1].address)) {
         return 0;
     }
     size_t at = is_full ? BATCH - 1 : batch->count++;
@@ -54,7 +54,7 @@ struct sums {
 
 static int add_guarded(const struct hak_record *record, void *context) {
     struct sums *sums = context;
-    if (record->kind == HAK_RECORD_GUARDED && record->state == HAK_RECORD_LIVE) {
+    if (hak_record_is_live_guarded(record)) {
         sums->blocks++;
         sums->bytes += record->bytes;
     }

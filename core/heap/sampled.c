@@ -17,16 +17,15 @@
     ((size_t)1024 * 1024)       /* larger ones have a mapping, and mostly a neighbour without access */
 #define SAMPLED_LIVE_MAX  8192u /* each is two kernel mappings, of 65 530 that a process may have */
 #define SLOTS_SPACE_MAX   ((size_t)1024 * 1024 * 1024) /* twice what those have that may be in use */
-#define SPACE_PARTS       8u    /* of what the process may map, one of them for slots */
-#define SPACED_FROM       1000u /* allocations: from this option's value on */
-#define SPACING_NS        500u  /* of time for each allocation of the interval, at least */
+#define SPACED_FROM       1000u                        /* allocations: from this option's value on */
+#define SPACING_NS        500u /* of time for each allocation of the interval, at least */
 #define SPENT_SHARE       16u /* allocations of the interval, for each of which what was spent goes by once */
 #define CHANCE_MULTIPLIER UINT64_C(0xD1342543DE82EF95)
 #define CHANCE_SHIFT      32
 
 void hak_sampled_start(void) {
     hak_tls.until_slow = HAK_NEVER_SLOW; /* what the thread has counted was for upkeep */
-    hak_slots_prepare(hak_smaller(SLOTS_SPACE_MAX, hak_os_space_limit() / SPACE_PARTS));
+    hak_slots_prepare(hak_smaller(SLOTS_SPACE_MAX, hak_os_space_limit() / HAK_SPACE_PARTS));
     hak_checked_start(HAK_FRONT_SAMPLED);
 }
 

@@ -163,10 +163,10 @@ int hak_os_open_report(const char *path, int *fd);
 int hak_os_duplicate(int fd, int *duplicate);
 HAK_COLD int hak_os_identify(int fd, struct hak_os_file *file);
 void hak_os_close(int fd);
+uint64_t hak_os_process_id(void);
 
 /* Whether it is open and no file or connection that the process reads as well: a log rather than data. */
 bool hak_os_is_for_text(int fd);
-uint64_t hak_os_process_id(void);
 
 /* For the constructor: the first `bytes` bytes of a file, or all it has. Returns 0 or an errno value. */
 int hak_os_read_file(const char *path, char *out, size_t bytes, size_t *used_bytes);

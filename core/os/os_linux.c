@@ -69,7 +69,7 @@ size_t hak_os_mapped_limit(void) {
 }
 
 size_t hak_os_space_limit(void) {
-    return hak_smaller(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
+    return hak_smaller(hak_os_mapped_limit(), limit_of(RLIMIT_DATA));
 }
 
 /* The C library's wrapper for it lies on pages that few programs need. */

@@ -124,17 +124,21 @@ bool hak_ragged_take_turn(uint64_t now_ms) {
     return true;
 }
 
-/* What was missed a while ago says nothing about a heap that has shrunk for good since. */
-static void ease(struct ragged *ragged, uint64_t now_ms) {
-    if (now_ms < ragged->eased_ms + EASE_MS) {
-        return;
-    }
+/* What was long ago counts for less and less; where little is missed, fewer turns are skipped. */
+static void fade(struct ragged *ragged) {
     bool is_missed =
         ragged->missed_bytes >= JUDGED_BYTES / 4 && ragged->missed_bytes >= ragged->purged_bytes / 4;
     ragged->skips = is_missed ? ragged->skips : ragged->skips / 2;
     ragged->purged_bytes /= 2;
     ragged->missed_bytes /= 2;
-    ragged->eased_ms = now_ms;
+}
+
+/* What was missed a while ago says nothing about a heap that has shrunk for good since. */
+static void fade_with_time(struct ragged *ragged, uint64_t now_ms) {
+    if (now_ms >= ragged->eased_ms + EASE_MS) {
+        fade(ragged);
+        ragged->eased_ms = now_ms;
+    }
 }
 
 struct slab *hak_ragged_next(uint64_t now_ms) {
@@ -142,7 +146,7 @@ struct slab *hak_ragged_next(uint64_t now_ms) {
     if (!is_any_waiting()) {
         return NULL;
     }
-    ease(ragged, now_ms);
+    fade_with_time(ragged, now_ms);
     if (ragged->skipped < ragged->skips) {
         ragged->skipped++;
         return NULL;
@@ -162,10 +166,8 @@ struct slab *hak_ragged_next(uint64_t now_ms) {
 void hak_ragged_note_purged(size_t bytes) {
     struct ragged *ragged = &hak_superslab_pool.ragged;
     ragged->purged_bytes += bytes;
-    if (ragged->purged_bytes > WINDOW_BYTES) { /* what went back long ago counts for less and less */
-        ragged->purged_bytes /= 2;
-        ragged->missed_bytes /= 2;
-        ragged->skips = ragged->missed_bytes < ragged->purged_bytes / 4 ? ragged->skips / 2 : ragged->skips;
+    if (ragged->purged_bytes > WINDOW_BYTES) {
+        fade(ragged);
     }
 }
 

@@ -4,8 +4,8 @@
  * The lease, in short (core/README.md tells it whole): a thread that frees blocks stores FREE into their
  * header bytes and then adds to the count in the slab's word, its last access to the slab. Everything else
  * (sweeping the map, carving, moving the slab between places, purging pages beneath it, retiring it) is done
- * by the holder of the lease, a bit in the same word. Nobody waits for a lease but
- * who goes through the whole heap.
+ * by the holder of the lease, a bit in the same word. Nobody waits for a lease but who goes through the whole
+ * heap.
  *
  * Functions that may leave work behind return an event with the lease still held; the caller must act on it.
  */

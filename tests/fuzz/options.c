@@ -177,9 +177,10 @@ static bool is_profile(const struct hak_option_row *row) {
     return strcmp(row->name, "TINY_PROFILE") == 0;
 }
 
-/* Pass 0: the profile, 1: unknown names and single options, 2: lists. */
+/* Whether this input sets HAKMEM_RETAIN_MB, by itself or by a profile. */
 static bool is_said_what_stays;
 
+/* Pass 0: the profile, 1: unknown names and single options, 2: lists. */
 static void run_pass(unsigned pass, struct hak_options *options) {
     for (char **entry = environment; *entry != NULL; entry++) {
         const char *name = *entry + strlen(HAK_OPTION_PREFIX);

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* pthread_getattr_np */
 #endif
 #include "support/child.h"
+#include "support/fresh_path.h"
 #include "support/limits.h"
 #include "support/pattern.h"
 #include "support/target.h"
@@ -234,19 +235,26 @@ static int damage_and_log(const char *log) {
     return 0;
 }
 
-static void check_log(const char *setting) {
-    char path[] = "/tmp/hakmem-own-log-XXXXXX", line[64] = "";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    child = (struct child){.program = own_path(), .arguments = {"log", path}};
+/* A part of this program that is given a file; in checked mode, or in the mode of the setting. */
+static void run_with_file(const char *part, const char *path, const char *setting) {
+    child.program = own_path();
+    child.arguments[0] = part;
+    child.arguments[1] = path;
     child.environment[0] = setting;
     child.environment[1] = setting != NULL ? "HAKMEM_CHECK=0" : NULL;
     child_run(&child);
+}
+
+static void check_log(const char *setting) {
+    const char *path = fresh_path("log");
+    char line[64] = "";
+    child = (struct child){.program = NULL};
+    run_with_file("log", path, setting);
     assert_child_succeeded(&child);
-    assert_true(read(fd, line, sizeof line - 1) > 0);
-    assert_non_null(strstr(line, "hakmem: exit(): write past the end of 0x"));
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0 && read(fd, line, sizeof line - 1) > 0);
     close(fd);
-    unlink(path);
+    assert_non_null(strstr(line, "hakmem: exit(): write past the end of 0x"));
 }
 
 static void what_is_found_at_exit_reaches_the_log_of_a_daemon(void **state) {
@@ -262,20 +270,14 @@ static int close_stderr(void *unused) {
 }
 
 static void check_own_file(const char *setting, int (*prepare)(void *context)) {
-    char path[] = "/tmp/hakmem-own-file-XXXXXX";
+    const char *path = fresh_path("own-file");
     struct stat status;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    child = (struct child){.program = own_path(), .arguments = {"damage", path}, .prepare = prepare};
-    child.environment[0] = setting;
-    child.environment[1] = setting != NULL ? "HAKMEM_CHECK=0" : NULL;
-    child_run(&child);
+    child = (struct child){.prepare = prepare};
+    run_with_file("damage", path, setting);
     assert_int_equal(child_signal(&child), SIGABRT);
     assert_string_equal(child.err, "");
-    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_size, 0);
-    close(fd);
-    unlink(path);
 }
 
 static void what_is_found_at_exit_reaches_no_file_of_the_program(void **state) {

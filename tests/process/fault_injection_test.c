@@ -11,13 +11,13 @@
 #define _GNU_SOURCE
 #endif
 #include "support/child.h"
+#include "support/kernel.h"
 #include "support/pattern.h"
 #include "support/rng.h"
 #include "support/slots.h"
 #include "support/target.h"
 #include "support/test.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <malloc.h>
@@ -61,33 +61,14 @@ static bool fails(enum call call) {
     return true;
 }
 
-typedef long system_call(long number, ...);
-
-/* libc's own syscall(). Found when first needed: hakmem's constructor comes before all that is here. */
-static system_call *find_kernel(void) {
-    static system_call *found;
-    if (found == NULL) {
-        void *symbol = dlsym(RTLD_NEXT, "syscall");
-        CHECK(symbol != NULL);
-        memcpy(&found, &symbol, sizeof found);
-    }
-    return found;
-}
-#define kernel(...) find_kernel()(__VA_ARGS__)
-
 /* hakmem's locks are the only ones here that wait by this function. */
 long syscall(long number, ...) {
-    long arguments[6];
-    va_list list;
-    va_start(list, number);
-    for (unsigned i = 0; i < COUNT_OF(arguments); i++) {
-        arguments[i] = va_arg(list, long);
-    }
-    va_end(list);
-    if (number == SYS_futex && (arguments[1] & FUTEX_CMD_MASK) == FUTEX_WAIT && fails(CALL_FUTEX)) {
+    struct arguments arguments;
+    ARGUMENTS_OF(number, &arguments);
+    if (number == SYS_futex && (arguments.of[1] & FUTEX_CMD_MASK) == FUTEX_WAIT && fails(CALL_FUTEX)) {
         return -1;
     }
-    return kernel(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+    return kernel_with(number, &arguments);
 }
 
 void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {

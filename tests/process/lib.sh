@@ -8,6 +8,15 @@ cd "$TEST_ROOT" || exit 1
 dir=$TMPDIR
 CC=${CC:-cc}
 
+check_same() { # NAME WANTED GOT
+    if [ "$2" = "$3" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED: %s\n  wanted: %s\n  got: %s\n' "$1" "$2" "$3"
+    fi
+}
+
 check() { # NAME STATUS
     if [ "$2" = 0 ]; then
         passed=$((passed + 1))

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #endif
 #include "support/child.h"
+#include "support/fresh_path.h"
 #include "support/target.h"
 #include "support/test.h"
 
@@ -301,15 +302,6 @@ static inline unsigned numbers_of(const char *title, const char *label, unsigned
         position = end;
     }
     return count;
-}
-
-/* A file in the suite's own directory that does not exist yet. */
-static inline const char *fresh_path(const char *name) {
-    static char path[4096];
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/%s", folder != NULL ? folder : "/tmp", name);
-    (void)unlink(path);
-    return path;
 }
 
 static inline const char *read_file(const char *path) {

@@ -9,11 +9,10 @@
 #endif
 #include "conf/options.h"
 #include "large/retain.h"
+#include "support/kernel.h"
 #include "support/test.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -37,25 +36,11 @@ static int open_own(const char *text) {
     return fd;
 }
 
-/* libc's; its arguments are as many as any call has. */
-static long in_libc(long number, const long *arguments) {
-    static long (*next)(long number, ...);
-    if (next == NULL) {
-        *(void **)&next = dlsym(RTLD_NEXT, "syscall");
-    }
-    return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
-}
-
 /* Called before main. */
 long syscall(long number, ...) {
-    long arguments[6];
-    va_list rest;
-    va_start(rest, number);
-    for (size_t i = 0; i < COUNT_OF(arguments); i++) {
-        arguments[i] = va_arg(rest, long);
-    }
-    va_end(rest);
-    const char *path = number == SYS_openat ? (const char *)arguments[1] : "";
+    struct arguments arguments;
+    ARGUMENTS_OF(number, &arguments);
+    const char *path = number == SYS_openat ? (const char *)arguments.of[1] : "";
     for (size_t i = 0; i < COUNT_OF(files); i++) {
         if (strcmp(path, files[i].path) == 0) {
             return open_own(files[i].text);
@@ -65,7 +50,7 @@ long syscall(long number, ...) {
         errno = ENOENT;
         return -1;
     }
-    return in_libc(number, arguments);
+    return kernel_with(number, &arguments);
 }
 
 static void options_are_bound(void **state) {

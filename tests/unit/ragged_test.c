@@ -380,7 +380,7 @@ static void misses_that_go_on_are_not_forgotten(void **state) {
         (void)turns_until_none_waits(1);
         assert_in_range(ragged->skips, MOST_SKIPS / 2, MOST_SKIPS);
     }
-    /* Too few to have more skipped, but no fewer: a quarter of what went back, once a second. */
+    /* Too few to have more skipped, but no fewer: above a quarter of what went back, once a second. */
     unsigned skips = ragged->skips;
     for (unsigned seconds = 0; seconds < 30; seconds++) {
         hak_ragged_note_purged(MIB);
@@ -401,7 +401,8 @@ static unsigned pages_left(const struct slab *slab) {
     return hak_popcount32(hak_mask32(HAK_UNIT_BYTES / hak_os_page_bytes()) & ~used_mask);
 }
 
-/* Whatever the number of runs that a slab has: one whose turn comes with few calls left is not cut off. */
+/* Whatever the number of runs that a slab has: of one that was cut off for want of calls the rest goes too.
+ */
 static void no_free_page_is_left_when_none_waits(void **state) {
     (void)state;
     static const unsigned distances[] = {12, 14, 18, 20, 24};

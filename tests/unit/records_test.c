@@ -4,30 +4,15 @@
  *
  * suite: limit 60 s
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "support/refused_mmap.h"
+
 #include "check/records.h"
 #include "support/child.h"
 #include "support/test.h"
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define STEP_BYTES 16u
 #define LIVE       2000u /* blocks that stay, and as many that were released last */
 #define GONE       400000u
-
-static bool is_mapping_refused;
-
-void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    if (is_mapping_refused) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
-}
 
 static struct hak_record record_at(uintptr_t address) {
     return (struct hak_record){

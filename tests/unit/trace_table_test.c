@@ -4,29 +4,15 @@
  *
  * suite: limit 60 s
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "support/refused_mmap.h"
+
 #include "check/trace_table.h"
 #include "support/child.h"
 #include "support/test.h"
 #include <errno.h>
 #include <stdbool.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define FRAMES 16u
-
-static bool is_mapping_refused;
-
-void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    if (is_mapping_refused) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
-}
 
 /* A stack of its own for each number. */
 static const struct hak_trace *keep_number(uintptr_t number) {
